@@ -1,0 +1,98 @@
+"""The one tree of exceptions. A docstring is the default message; the next step for the reader stands in it.
+
+StaffettaError
+├── SettingsError            a setting is wrong: every wrong value is named at once
+├── PayloadError             a payload is wrong: every wrong field is named at once
+├── MoveNotAllowed           the life of an e-mail has no such move
+├── LockNotAcquired          another worker holds or has moved the e-mail: skip the step, never retry it
+├── NotFound                 no such e-mail, dead letter, key …
+├── Conflict                 the id or idempotency key is known with another content
+├── StoreError               the store failed
+│   ├── StoreUnavailable     away, busy or full for now: outcomes wait, nothing is claimed
+│   ├── StoreOwned           another process owns the file
+│   └── StoreUnusable        corrupt, foreign or too new: stop and tell
+├── QueueError               the queue failed; the store still has everything
+└── TransportError           a broken promise of a transport (a refusal is a Reply, never an exception)
+"""
+
+from __future__ import annotations
+
+
+class StaffettaError(Exception):
+    """Staffetta could not do what was asked."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (self.__doc__ or "").strip())
+
+
+class FieldProblem(tuple[str, str]):
+    """One wrong field or setting: its name and what is wrong with it, remedy included."""
+
+    __slots__ = ()
+
+    def __new__(cls, field: str, problem: str) -> FieldProblem:
+        return super().__new__(cls, (field, problem))
+
+    @property
+    def field(self) -> str:
+        return self[0]
+
+    @property
+    def problem(self) -> str:
+        return self[1]
+
+
+class _NamesFields(StaffettaError):
+    """Something is wrong with several fields."""
+
+    def __init__(self, problems: list[FieldProblem]) -> None:
+        self.problems = problems
+        super().__init__("; ".join(f"{field}: {problem}" for field, problem in problems))
+
+
+class SettingsError(_NamesFields, ValueError):
+    """Settings are wrong."""
+
+
+class PayloadError(_NamesFields, ValueError):
+    """The payload is wrong."""
+
+
+class MoveNotAllowed(StaffettaError, ValueError):
+    """The life of an e-mail has no such move."""
+
+
+class LockNotAcquired(StaffettaError):
+    """failed to acquire processing lock"""
+
+
+class NotFound(StaffettaError, LookupError):
+    """There is no such thing here."""
+
+
+class Conflict(StaffettaError):
+    """This id is already used for another e-mail."""
+
+
+class StoreError(StaffettaError):
+    """The store failed."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be used for now; nothing is lost, work resumes when it answers again."""
+
+
+class StoreOwned(StoreError):
+    """Another process owns this store."""
+
+
+class StoreUnusable(StoreError):
+    """This is not a store that Staffetta can use."""
+
+
+class QueueError(StaffettaError):
+    """The queue cannot be used for now; the store still has every e-mail."""
+
+
+class TransportError(StaffettaError):
+    """A transport broke its promise."""

@@ -1,0 +1,249 @@
+"""What every store promises. A stranger should be able to write a backend from this page; the suite in
+`tests/contracts/` holds each of them to it.
+
+Rules that hold for every call:
+
+* A call returns only when its effect is durable. A call that raises has had no effect, unless its docstring says so.
+* Calls of many concurrent steps may be gathered into one transaction (group commit). Each call still has its own
+  result, each e-mail's calls keep their order, a loser writes no history, and one bad row fails alone.
+* Times are arguments (`now`, milliseconds since 1970). A store that has a clock of its own (`has_clock`) uses it for
+  heartbeats, due times and what is dead, and ignores the argument there.
+* A move is a compare-and-set on the status expected before; out of an in-work status on the claim's token too.
+* A driver's errors are translated where the driver is called: `StoreUnavailable` when trying again later may work,
+  `StoreUnusable` when someone must mend something first. `__cause__` keeps the driver's own.
+* Cancelling the caller ends its wait at once; what was already handed to the database may still take effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from staffetta.mail.lifecycle import Status
+from staffetta.mail.message import (
+    Added,
+    Attempt,
+    Claim,
+    DeadLetter,
+    Email,
+    Filter,
+    HistoryEntry,
+    InWork,
+    IntakeClaim,
+    Job,
+    Millis,
+    NewEmail,
+    Page,
+    Pause,
+    ReportClaim,
+    Transition,
+    Value,
+    Worker,
+)
+
+
+class Content(Value, frozen=True, kw_only=True):
+    """An e-mail's content as stored. Paths where it lies in files."""
+
+    payload: bytes | None
+    message: bytes | None
+    payload_file_path: str | None = None
+    eml_file_path: str | None = None
+
+
+class RetireCount(Value, frozen=True, kw_only=True):
+    contents: int = 0
+    dead_letters: int = 0
+    records: int = 0
+
+
+class DeadLetterCounts(Value, frozen=True, kw_only=True):
+    size: int
+    by_code: dict[str, int]
+    by_company: dict[str, int]
+    oldest_at: Millis | None = None
+
+
+class Store(Protocol):
+    # --- what backends declare, so that nobody asks which one they are -------------------------------------------
+    resolution_ms: int
+    """Smallest difference of time that the store keeps (1 for most)."""
+    has_clock: bool
+    """The store's own clock decides what is due and who is dead."""
+    owned: bool
+    """One process owns this store: every claim found at start belongs to a dead worker."""
+    keeps_version: bool
+    """`version` grows with each move (DynamoDB: always 0)."""
+
+    # --- opening and closing ---------------------------------------------------------------------------------------
+    async def open(self) -> None:
+        """Connect, check that this is a store of ours and of this release.
+
+        :raises StoreOwned: another process owns it (its process id is named).
+        :raises StoreUnusable: corrupt, foreign, or `migrate` is needed.
+        """
+
+    async def migrate(self) -> Sequence[str]:
+        """Bring the schema up to date; name what was done. Safe to repeat, safe against a second one at once."""
+
+    async def close(self) -> None:
+        """Finish what was handed over, release everything."""
+
+    # --- hand-in ---------------------------------------------------------------------------------------------------
+    async def add(self, emails: Sequence[NewEmail]) -> list[Added | Exception]:
+        """Make e-mails durable with their history; one result each, in order.
+
+        A known id of the same company with the same fingerprint answers `fresh=False` and the present status;
+        with another, a `Conflict` stands in its place in the list, and the others are kept.
+        """
+
+    # --- sending: one e-mail a call; the store gathers ------------------------------------------------------------
+    async def claim(self, id: str, *, token: str, now: Millis, alone: bool = False) -> Claim | None:
+        """READY -> PROCESSING (claimed), and open an attempt, in one transaction.
+
+        Only when READY and `due_at` <= now. None when it is not (finished, not due, or in another worker's hands).
+        Of N concurrent claims exactly one wins. The claim carries the message, the recipients still to try, and
+        a late reply where the journal has one. `alone` is kept: nothing else was in flight in this worker.
+        """
+
+    async def commit(self, claim: Claim, *, transport: str, now: Millis) -> None:
+        """Mark the open attempt *committed*, durably, just before the final dot.
+
+        :raises LockNotAcquired: the claim's token is no longer the e-mail's: the dot must not be sent.
+        """
+
+    async def next_part(self, claim: Claim, closed: Attempt) -> Claim:
+        """Close part n of the open attempt (its replies are kept) and open part n+1, uncommitted, same claim.
+
+        The returned claim has the next part and only the recipients that `closed` left without a final reply
+        (those whose reply was not delivered and not refused by code 5yz are still to try).
+        :raises LockNotAcquired: the claim is gone; the replies of `closed` are kept all the same.
+        """
+
+    async def apply(self, move: Transition) -> None:
+        """Apply one move: compare-and-set, history row, closed attempt, dead letter, all in one transaction.
+
+        Entering SENT or FAILED sets `reached_at` to the move's time and raises `sequence` by one, except when
+        RESTORED; entering SENT marks no dead letter present any more; RETRIED marks it as being retried.
+        :raises LockNotAcquired: the status (or token, or version) is not the expected one. Nothing changed, no
+            history was written; but the replies of `move.attempt`, when it has any, are kept with that attempt
+            (found by id, attempt, part and token), so that restore or the next claim will read them.
+        """
+
+    # --- the other stages: lists, for these are taken in batches ----------------------------------------------------
+    async def claim_intake(self, *, tokens: Sequence[str], now: Millis) -> list[IntakeClaim]:
+        """ACCEPTED -> INTAKING for up to len(tokens) e-mails, oldest first, each under its own token."""
+
+    async def claim_reports(self, *, tokens: Sequence[str], now: Millis) -> list[ReportClaim]:
+        """SENT or FAILED with `callback_due` -> CALLING-… for up to len(tokens) e-mails, oldest first."""
+
+    async def apply_all(self, moves: Sequence[Transition]) -> list[None | Exception]:
+        """`apply` for several e-mails at once; one result each (None: applied)."""
+
+    # --- reminding the queue ---------------------------------------------------------------------------------------
+    async def waiting_companies(self, *, now: Millis) -> list[str]:
+        """Companies that have at least one READY e-mail due at `now`."""
+
+    async def waiting(
+        self, company_id: str, *, now: Millis, limit: int, after: Job | None = None
+    ) -> list[Job]:
+        """Due READY e-mails of one company in its order (priority, due time, age), behind `after`.
+
+        Costs the same however many e-mails are finished.
+        """
+
+    async def news(self, *, now: Millis, limit: int) -> list[Job]:
+        """What became due without this process having a hand in it: handed in or retried by others, or due by time.
+
+        Each is told once to the process that owns the store (a job told and then lost is found by `waiting`).
+        Costs next to nothing when there is nothing.
+        """
+
+    async def next_due(self, *, now: Millis) -> Millis | None:
+        """When the next delayed READY e-mail will be due, if there is one."""
+
+    # --- who is dead, what is stuck, what is over ------------------------------------------------------------------
+    async def heartbeat(self, worker: Worker) -> None:
+        """Write that this worker lives. Its id is the part of its tokens before the first dot."""
+
+    async def workers(self) -> list[Worker]: ...
+
+    async def forget_worker(self, worker_id: str) -> None:
+        """An orderly stop: this worker holds nothing any more."""
+
+    async def stuck(
+        self,
+        *,
+        now: Millis,
+        dead_after_ms: int | None,
+        timeout_ms: int,
+        workers: Sequence[str] = (),
+        limit: int = 1000,
+    ) -> list[InWork]:
+        """E-mails in an in-work status whose worker is named in `workers`, is silent for `dead_after_ms`, or that
+        have not moved for `timeout_ms`. With `dead_after_ms` None every claim is taken for a dead worker's
+        (an owned store at start). CALLING-… e-mails without a worker go by age alone."""
+
+    async def expired(self, *, now: Millis, limit: int) -> list[Email]:
+        """ACCEPTED or READY e-mails whose `expires_at` <= now."""
+
+    async def retire(
+        self, *, now: Millis, content_ms: int, record_ms: int | None, dead_letter_max: int, limit: int
+    ) -> RetireCount:
+        """Erase old content, drop dead letters past their ttl or beyond the cap (oldest first), delete old records.
+        At most `limit` rows of each kind; never anything of an unfinished e-mail."""
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+    async def get(self, id: str) -> Email | None: ...
+
+    async def history(self, id: str) -> list[HistoryEntry]:
+        """Oldest first."""
+
+    async def attempts(self, id: str) -> list[Attempt]:
+        """The journal, oldest first, the open attempt included."""
+
+    async def content(self, id: str) -> Content | None:
+        """Payload and message as stored; None when the e-mail is unknown or its content erased."""
+
+    async def emails(self, filter: Filter, *, limit: int, cursor: str | None = None) -> Page:
+        """E-mails, newest first, stable while others are added. Cursors, never offsets."""
+
+    async def counts(self) -> dict[Status, int]:
+        """E-mails by status: kept, never scanned."""
+
+    async def queue_counts(self, *, now: Millis) -> tuple[int, int, int]:
+        """(waiting, delayed, active) by the store: READY and due, READY and not yet due, PROCESSING."""
+
+    # --- dead letters ----------------------------------------------------------------------------------------------
+    async def dead_letter(self, id: str) -> DeadLetter | None: ...
+
+    async def dead_letters(self, filter: Filter, *, limit: int, cursor: str | None = None) -> Page:
+        """Newest first. `filter.code` is compared with `last_failure_code`."""
+
+    async def dead_letter_counts(self) -> DeadLetterCounts: ...
+
+    async def discard(self, ids: Sequence[str]) -> int:
+        """Remove dead letters; the e-mails' own records stay. How many were there."""
+
+    # --- operators -------------------------------------------------------------------------------------------------
+    async def erase_content(self, id: str) -> None:
+        """Erase payload and message of a finished e-mail, keep its record.
+
+        :raises NotFound: no such e-mail. :raises MoveNotAllowed: it is not finished, or has a dead letter.
+        """
+
+    async def pause(self, pause: Pause) -> None: ...
+
+    async def resume(self, pause: Pause) -> None: ...
+
+    async def pauses(self) -> list[Pause]: ...
+
+    async def publish(self, worker_id: str, figures: bytes, now: Millis) -> None:
+        """What lives in a process (queue, companies, breakers), as JSON, so that any command can show it."""
+
+    async def figures(self, *, newer_than: Millis) -> dict[str, bytes]: ...
+
+    async def setting(self, name: str) -> bytes | None:
+        """A small durable value of ours (weights changed while running, epochs …)."""
+
+    async def put_setting(self, name: str, value: bytes | None) -> None: ...
