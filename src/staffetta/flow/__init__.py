@@ -1,0 +1,1 @@
+"""What happens, in order: one step, one module, one verb. A step decides nothing; `mail/` decides."""

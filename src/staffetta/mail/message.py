@@ -33,6 +33,7 @@ class Reply(Value, frozen=True, kw_only=True):
     code: int = 0
     enhanced: str = ""
     text: str = ""
+    """The server's own words after the code, whole, the enhanced code included where it was said."""
     name: str = ""
     """SES error code, or the event: refused, unreachable, connect-timeout, timeout, reset, eof, dns-notfound,
     dns-temporary, tls-absent, tls-handshake, tls-certificate, tls-reset, utf8-unsupported, too-large, protocol,
@@ -245,6 +246,7 @@ class Claim(Value, frozen=True, kw_only=True):
     alone_crashes: int = 0
     created_at: Millis
     expires_at: Millis
+    priority: int = 5
     sequence: int = 0
     sender: str
     recipients: tuple[str, ...]
@@ -372,6 +374,8 @@ class Job(Value, frozen=True, kw_only=True):
     due_at: Millis
     suspect: bool = False
     """Found open in three crashes: sent alone, after the others."""
+    ref: int = 0
+    """The store's own handle of the row, where it has one and the queue kept it; 0: found by id."""
 
 
 class Filter(Value, frozen=True, kw_only=True):
@@ -408,3 +412,16 @@ class Pause(Value, frozen=True, kw_only=True):
     scope: Literal["all", "transport", "company"]
     name: str
     since: Millis
+
+
+class ApiKey(Value, frozen=True, kw_only=True):
+    """A key as stored: never the key itself. `id` is the public part by which it is found and revoked."""
+
+    id: str
+    sha256: str
+    role: Literal["send", "read", "operate"]
+    company_id: str | None
+    """None: for all companies."""
+    note: str = ""
+    created_at: Millis
+    revoked_at: Millis = 0

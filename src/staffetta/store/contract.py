@@ -22,6 +22,7 @@ from typing import Protocol
 from staffetta.mail.lifecycle import Status
 from staffetta.mail.message import (
     Added,
+    ApiKey,
     Attempt,
     Claim,
     DeadLetter,
@@ -98,9 +99,10 @@ class Store(Protocol):
         """
 
     # --- sending: one e-mail a call; the store gathers ------------------------------------------------------------
-    async def claim(self, id: str, *, token: str, now: Millis, alone: bool = False) -> Claim | None:
+    async def claim(self, job: Job, *, token: str, now: Millis, alone: bool = False) -> Claim | None:
         """READY -> PROCESSING (claimed), and open an attempt, in one transaction.
 
+        Found by `job.id` (a store may use `job.ref`, its own handle, where it is set; the id must still match).
         Only when READY and `due_at` <= now. None when it is not (finished, not due, or in another worker's hands).
         Of N concurrent claims exactly one wins. The claim carries the message, the recipients still to try, and
         a late reply where the journal has one. `alone` is kept: nothing else was in flight in this worker.
@@ -137,6 +139,12 @@ class Store(Protocol):
     async def claim_reports(self, *, tokens: Sequence[str], now: Millis) -> list[ReportClaim]:
         """SENT or FAILED with `callback_due` -> CALLING-… for up to len(tokens) e-mails, oldest first."""
 
+    async def bind_batch(self, batch: str, claims: Sequence[ReportClaim]) -> None:
+        """Keep, durably and before the call is made, that these e-mails are reported together under this name."""
+
+    async def batch_members(self, batch: str) -> list[str]:
+        """Ids of the e-mails bound to a batch, in the order in which they were bound."""
+
     async def apply_all(self, moves: Sequence[Transition]) -> list[None | Exception]:
         """`apply` for several e-mails at once; one result each (None: applied)."""
 
@@ -147,7 +155,7 @@ class Store(Protocol):
     async def waiting(
         self, company_id: str, *, now: Millis, limit: int, after: Job | None = None
     ) -> list[Job]:
-        """Due READY e-mails of one company in its order (priority, due time, age), behind `after`.
+        """Due READY e-mails of one company in its order (priority, due time, then as they came), behind `after`.
 
         Costs the same however many e-mails are finished.
         """
@@ -185,7 +193,14 @@ class Store(Protocol):
         (an owned store at start). CALLING-… e-mails without a worker go by age alone."""
 
     async def expired(self, *, now: Millis, limit: int) -> list[Email]:
-        """ACCEPTED or READY e-mails whose `expires_at` <= now."""
+        """ACCEPTED or READY e-mails whose `expires_at` <= now, at most `limit`.
+
+        A call may look at a bounded share of what is unfinished and go on from there at the next call: in a small
+        store one call finds all, in a large one everything is seen within some minutes.
+        """
+
+    async def held(self, id: str) -> InWork | None:
+        """The claim on this e-mail, whoever has it; None when it is in no in-work status."""
 
     async def retire(
         self, *, now: Millis, content_ms: int, record_ms: int | None, dead_letter_max: int, limit: int
@@ -242,6 +257,15 @@ class Store(Protocol):
         """What lives in a process (queue, companies, breakers), as JSON, so that any command can show it."""
 
     async def figures(self, *, newer_than: Millis) -> dict[str, bytes]: ...
+
+    async def add_key(self, key: ApiKey) -> None:
+        """:raises Conflict: this id is taken."""
+
+    async def keys(self) -> list[ApiKey]:
+        """All of them, revoked ones included, oldest first."""
+
+    async def revoke_key(self, id: str, *, now: Millis) -> None:
+        """:raises NotFound: no such key. Revoking twice changes nothing."""
 
     async def setting(self, name: str) -> bytes | None:
         """A small durable value of ours (weights changed while running, epochs …)."""
