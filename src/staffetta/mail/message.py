@@ -173,6 +173,19 @@ class Added(Value, frozen=True, kw_only=True):
     id: str
     status: Status
     fresh: bool
+    ref: int = 0
+    """The store's own handle of the row, where it has one."""
+
+
+class KeptAnswer(Value, frozen=True, kw_only=True):
+    """The answer to a request that carried an idempotency key: given again for the same key and body."""
+
+    company_id: str
+    key: str
+    fingerprint: str
+    """Of the request's body: the same key with another one is refused."""
+    answer: bytes
+    at: Millis
 
 
 class Email(Value, frozen=True, kw_only=True):

@@ -32,6 +32,7 @@ from staffetta.mail.message import (
     InWork,
     IntakeClaim,
     Job,
+    KeptAnswer,
     Millis,
     NewEmail,
     Page,
@@ -56,6 +57,8 @@ class RetireCount(Value, frozen=True, kw_only=True):
     contents: int = 0
     dead_letters: int = 0
     records: int = 0
+    files: tuple[str, ...] = ()
+    """Paths of content files that no row names any more: whoever owns the spool removes them."""
 
 
 class DeadLetterCounts(Value, frozen=True, kw_only=True):
@@ -91,12 +94,17 @@ class Store(Protocol):
         """Finish what was handed over, release everything."""
 
     # --- hand-in ---------------------------------------------------------------------------------------------------
-    async def add(self, emails: Sequence[NewEmail]) -> list[Added | Exception]:
+    async def add(self, emails: Sequence[NewEmail], *, keep: KeptAnswer | None = None) -> list[Added | Exception]:
         """Make e-mails durable with their history; one result each, in order.
 
         A known id of the same company with the same fingerprint answers `fresh=False` and the present status;
         with another, a `Conflict` stands in its place in the list, and the others are kept.
+        `keep` is made durable in the same transaction: where its company and key are known already, nothing of
+        this call is kept and a `Conflict` stands in every place.
         """
+
+    async def recall(self, company_id: str, key: str, *, newer_than: Millis) -> KeptAnswer | None:
+        """The answer kept under this key, unless it is older. Older ones go with `retire`."""
 
     # --- sending: one e-mail a call; the store gathers ------------------------------------------------------------
     async def claim(self, job: Job, *, token: str, now: Millis, alone: bool = False) -> Claim | None:
@@ -241,8 +249,8 @@ class Store(Protocol):
         """Remove dead letters; the e-mails' own records stay. How many were there."""
 
     # --- operators -------------------------------------------------------------------------------------------------
-    async def erase_content(self, id: str) -> None:
-        """Erase payload and message of a finished e-mail, keep its record.
+    async def erase_content(self, id: str) -> tuple[str, ...]:
+        """Erase payload and message of a finished e-mail, keep its record. Paths of files that nobody names now.
 
         :raises NotFound: no such e-mail. :raises MoveNotAllowed: it is not finished, or has a dead letter.
         """
