@@ -139,17 +139,17 @@ def url(words: str, *schemes: str, form: str, bare: str = "") -> Kind:
     def read(value: Any) -> str:
         if not isinstance(value, str) or not value.strip():
             raise Wrong(f"must be an address such as {form}")
-        value = value.strip()
-        if bare and value == bare:
-            return value
-        parts = split_url(value)
+        address: str = value.strip()
+        if bare and address == bare:
+            return address
+        parts = split_url(address)
         if parts.scheme not in schemes:
             raise Wrong(
                 f"unknown scheme '{parts.scheme}': write one of {', '.join(f'{s}://' for s in schemes)}"
             )
         if parts.scheme in ("http", "https") and not parts.hostname:
             raise Wrong("names no host")
-        return value
+        return address
 
     return Kind(read=read, words=words, form=f"`{form}`", show=hidden_password)
 
