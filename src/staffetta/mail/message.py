@@ -217,6 +217,8 @@ class Email(Value, frozen=True, kw_only=True):
     token: str | None = None
     """The claim's token while in work."""
     callback_due: bool = False
+    callback_exhausted: bool = False
+    """Its owner could not be told within the window: it stays CALLING-…, and nobody tries again."""
     eml_file_path: str | None = None
     payload_file_path: str | None = None
     ttl: int | None = None
@@ -323,10 +325,12 @@ class ReportClaim(Value, frozen=True, kw_only=True):
     reached_at: Millis
     sequence: int
     refused: tuple[RecipientState, ...] = ()
+    """The recipients that did not get it: refused, given up, in doubt."""
     options: Options = NO_OPTIONS
     batch: str | None = None
     """The batch this e-mail was first reported with; a repeat carries the same members."""
     updated_at: Millis = 0
+    """When it last moved before this claim: later than `reached_at` where it was claimed before."""
 
 
 class DeadLetter(Value, frozen=True, kw_only=True):

@@ -135,6 +135,9 @@ class Store(Protocol):
 
         Entering SENT or FAILED sets `reached_at` to the move's time and raises `sequence` by one, except when
         RESTORED; entering SENT marks no dead letter present any more; RETRIED marks it as being retried.
+        The e-mail's `reason` becomes the move's, except for moves into and out of CALLING-… that are REPORTING,
+        ACKNOWLEDGED or RESTORED: there it goes on telling how the e-mail ended, and the move's own reason
+        stands in its history row only.
         :raises LockNotAcquired: the status (or token, or version) is not the expected one. Nothing changed, no
             history was written; but the replies of `move.attempt`, when it has any, are kept with that attempt
             (found by id, attempt, part and token), so that restore or the next claim will read them.
@@ -146,6 +149,18 @@ class Store(Protocol):
 
     async def claim_reports(self, *, tokens: Sequence[str], now: Millis) -> list[ReportClaim]:
         """SENT or FAILED with `callback_due` -> CALLING-… for up to len(tokens) e-mails, oldest first."""
+
+    async def release_reports(
+        self, claims: Sequence[ReportClaim], *, now: Millis, exhausted: bool = False
+    ) -> list[None | Exception]:
+        """Let go of e-mails whose owner could not be told: the status stays CALLING-…, the token goes.
+
+        Not a move: no history row, the same version. `updated_at` becomes `now`: `stuck` names the e-mail (with
+        an empty token) once `timeout_ms` have passed from here and never before, at a start neither. With
+        `exhausted` it is marked (`Email.callback_exhausted`) and `stuck` leaves it alone for good; RETRIED and
+        RESOLVED clear the mark. One result each: None, or `LockNotAcquired` when the claim is gone (nothing
+        changed then).
+        """
 
     async def bind_batch(self, batch: str, claims: Sequence[ReportClaim]) -> None:
         """Keep, durably and before the call is made, that these e-mails are reported together under this name."""
