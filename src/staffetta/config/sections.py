@@ -11,6 +11,7 @@ from staffetta.config.kinds import (
     chain,
     choice,
     duration,
+    listen,
     number,
     signing_secret,
     switch,
