@@ -7,6 +7,8 @@ StaffettaError
 ├── LockNotAcquired          another worker holds or has moved the e-mail: skip the step, never retry it
 ├── NotFound                 no such e-mail, dead letter, key …
 ├── Conflict                 the id or idempotency key is known with another content
+│   ├── KeyReused            the same idempotency key came with another body
+│   └── StillRunning         the first request with this idempotency key has not been answered yet
 ├── StoreError               the store failed
 │   ├── StoreUnavailable     away, busy or full for now: outcomes wait, nothing is claimed
 │   ├── StoreOwned           another process owns the file
@@ -72,6 +74,14 @@ class NotFound(StaffettaError, LookupError):
 
 class Conflict(StaffettaError):
     """This id is already used for another e-mail."""
+
+
+class KeyReused(Conflict):
+    """This idempotency key was used for another request within 24 hours; take a new key for a new request."""
+
+
+class StillRunning(Conflict):
+    """The first request with this idempotency key has not been answered yet; ask again in a moment."""
 
 
 class StoreError(StaffettaError):
