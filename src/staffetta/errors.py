@@ -7,6 +7,8 @@ StaffettaError
 ├── LockNotAcquired          another worker holds or has moved the e-mail: skip the step, never retry it
 ├── NotFound                 no such e-mail, dead letter, key …
 ├── Conflict                 the id or idempotency key is known with another content
+│   ├── KeyReused            the idempotency key came with another body before
+│   └── KeyBusy              the first request with this idempotency key is still running
 │   ├── KeyReused            the same idempotency key came with another body
 │   └── StillRunning         the first request with this idempotency key has not been answered yet
 ├── StoreError               the store failed
@@ -14,7 +16,9 @@ StaffettaError
 │   ├── StoreOwned           another process owns the file
 │   └── StoreUnusable        corrupt, foreign or too new: stop and tell
 ├── QueueError               the queue failed; the store still has everything
-└── TransportError           a broken promise of a transport (a refusal is a Reply, never an exception)
+├── TransportError           a broken promise of a transport (a refusal is a Reply, never an exception)
+├── NoAnswer                 an HTTP call brought no answer: not reached, lost, too slow, or not allowed to go there
+└── ApiError                 what a client of the HTTP API gets for a refusal that none of the above names
 """
 
 from __future__ import annotations
@@ -84,6 +88,14 @@ class StillRunning(Conflict):
     """The first request with this idempotency key has not been answered yet; ask again in a moment."""
 
 
+class KeyReused(Conflict):
+    """This idempotency key was used for another request body; use a new key for a new request."""
+
+
+class KeyBusy(Conflict):
+    """The first request with this idempotency key is still running; ask again when it has ended."""
+
+
 class StoreError(StaffettaError):
     """The store failed."""
 
@@ -106,3 +118,20 @@ class QueueError(StaffettaError):
 
 class TransportError(StaffettaError):
     """A transport broke its promise."""
+
+
+class NoAnswer(StaffettaError):
+    """No answer came over HTTP."""
+
+    def __init__(self, message: str | None = None, *, kind: str = "lost") -> None:
+        self.kind = kind
+        """address, forbidden, dns, refused, unreachable, tls, timeout, lost or protocol."""
+        super().__init__(message)
+
+
+class ApiError(StaffettaError):
+    """The API refused the request."""
+
+    def __init__(self, message: str | None = None, *, status: int = 0) -> None:
+        self.status = status
+        super().__init__(message)

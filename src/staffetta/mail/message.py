@@ -310,6 +310,8 @@ class Intaken(Value, frozen=True, kw_only=True):
     expires_at: Millis
     priority: int
     options: Options
+    company_id: str | None = None
+    """Where the row came without a company and the payload names one: the store writes it. None: as it is."""
 
 
 class ReportClaim(Value, frozen=True, kw_only=True):

@@ -53,10 +53,21 @@ class Content(Value, frozen=True, kw_only=True):
     eml_file_path: str | None = None
 
 
+class Dropped(Value, frozen=True, kw_only=True):
+    """A dead letter that `retire` dropped: each gets its log line."""
+
+    id: str
+    company_id: str
+    why: str
+    """`age` or `cap`."""
+
+
 class RetireCount(Value, frozen=True, kw_only=True):
     contents: int = 0
     dead_letters: int = 0
     records: int = 0
+    dropped: tuple[Dropped, ...] = ()
+    """The dead letters dropped by this call."""
     files: tuple[str, ...] = ()
     """Paths of content files that no row names any more: whoever owns the spool removes them."""
 
