@@ -7,8 +7,6 @@ StaffettaError
 ├── LockNotAcquired          another worker holds or has moved the e-mail: skip the step, never retry it
 ├── NotFound                 no such e-mail, dead letter, key …
 ├── Conflict                 the id or idempotency key is known with another content
-│   ├── KeyReused            the idempotency key came with another body before
-│   └── KeyBusy              the first request with this idempotency key is still running
 │   ├── KeyReused            the same idempotency key came with another body
 │   └── StillRunning         the first request with this idempotency key has not been answered yet
 ├── StoreError               the store failed
@@ -17,7 +15,7 @@ StaffettaError
 │   └── StoreUnusable        corrupt, foreign or too new: stop and tell
 ├── QueueError               the queue failed; the store still has everything
 ├── TransportError           a broken promise of a transport (a refusal is a Reply, never an exception)
-├── NoAnswer                 an HTTP call brought no answer: not reached, lost, too slow, or not allowed to go there
+├── NoAnswer                 an HTTP call brought no answer: not reached, lost, too slow, or forbidden
 └── ApiError                 what a client of the HTTP API gets for a refusal that none of the above names
 """
 
@@ -86,14 +84,6 @@ class KeyReused(Conflict):
 
 class StillRunning(Conflict):
     """The first request with this idempotency key has not been answered yet; ask again in a moment."""
-
-
-class KeyReused(Conflict):
-    """This idempotency key was used for another request body; use a new key for a new request."""
-
-
-class KeyBusy(Conflict):
-    """The first request with this idempotency key is still running; ask again when it has ended."""
 
 
 class StoreError(StaffettaError):
