@@ -1,0 +1,336 @@
+"""Sends one e-mail once, and records what came of it: claim, hand over, judge, move, tell the queue.
+
+From the committed mark on the mail may be out: nothing below it may cause a second send. Whatever dies on the way,
+restore finds the claim and the journal, and goes on from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal
+
+import msgspec
+
+from staffetta.errors import LockNotAcquired, QueueError, StaffettaError, StoreError
+from staffetta.flow import believe
+from staffetta.flow.expire import end_expired
+from staffetta.flow.presence import Presence
+from staffetta.flow.routes import Route, Routes
+from staffetta.mail import parts
+from staffetta.mail.attempt import Rules, after_attempt, after_hold, after_stop
+from staffetta.mail.events import Attempted, Emit, LockLost, Troubled
+from staffetta.mail.lifecycle import Status
+from staffetta.mail.message import (
+    Claim,
+    Delivery,
+    Job,
+    Millis,
+    RecipientReply,
+    Reply,
+    Transition,
+    Verdict,
+)
+from staffetta.mail.rulebook import RuleBook
+from staffetta.queue.contract import Queue
+from staffetta.store.contract import Store
+
+Stage = Literal["idle", "claiming", "sending", "recording"]
+
+
+class TooLate(StaffettaError):
+    """The final dot was not sent: it would have been too long after the claim."""
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Means:
+    """What all riders of one worker share."""
+
+    store: Store
+    queue: Queue
+    routes: Routes
+    rulebook: RuleBook
+    presence: Presence
+    judge: Callable[[Reply], Verdict]
+    read_message: Callable[[str], Awaitable[bytes]]
+    """Reads a message that lies in a file."""
+    new_token: Callable[[], str]
+    clock: Callable[[], Millis]
+    monotonic: Callable[[], float]
+    draw: Callable[[], float]
+    emit: Emit
+    heard: Callable[[], bool]
+    """Whether anybody listens: an event that nobody hears is not made."""
+    unsure: Callable[[Job, str, str], None]
+    """Told of a claim that may exist without a rider: (job, token, why). Somebody looks at it later."""
+    deadline_seconds: float = 900.0
+    mark_seconds: float = 30.0
+    """A committed mark whose answer took longer than this is not trusted: others may have taken the e-mail over."""
+
+
+class Rider:
+    """One of a worker's riders: carries one e-mail at a time, and knows how far it has come."""
+
+    __slots__ = ("alone", "claim", "committed_at", "interrupted", "job", "means", "since", "stage", "task", "transport")
+
+    def __init__(self, means: Means) -> None:
+        self.means = means
+        self.task: asyncio.Task[None] | None = None
+        self.job: Job | None = None
+        self.claim: Claim | None = None
+        self.transport = ""
+        self.committed_at: Millis = 0
+        self.since = 0.0
+        self.alone = False
+        self.stage: Stage = "idle"
+        self.interrupted = ""
+
+    async def before_dot(self) -> None:
+        """The mark that makes a second send impossible without an operator's or the in-doubt rule's word."""
+        means, claim = self.means, self.claim
+        assert claim is not None, "a rider hands over only what it has claimed"
+        asked = means.monotonic()
+        if asked - self.since > means.deadline_seconds:
+            raise TooLate
+        now = means.clock()
+        await means.store.commit(claim, transport=self.transport, now=now)
+        # A process that was stopped while the mark was written may have been restored and overtaken meanwhile.
+        if means.monotonic() - asked > means.mark_seconds:
+            raise TooLate
+        self.committed_at = now
+
+    def interrupt(self, why: str) -> None:
+        """End the wait for the other side now: an orderly stop, or a claim that has become too old."""
+        if self.stage == "sending" and not self.interrupted and self.task is not None:
+            self.interrupted = why
+            self.task.cancel()
+
+
+async def deliver(job: Job, rider: Rider, means: Means) -> None:
+    """Send one e-mail once, and record what came of it."""
+    claim = await _claim(job, rider, means)
+    if claim is None:
+        return
+    rules = means.rulebook.rules_for(claim.company_id, claim.options)
+    if claim.late is not None:
+        # This reply came too late for its own claim: believe it, never send again.
+        move: Transition | None = believe.late_reply(claim, rules, now=means.clock(), draw=means.draw())
+    elif claim.expires_at <= claim.at:
+        move = after_hold(claim, reason="its time is over", due_at=claim.at, now=claim.at, rules=rules)
+    else:
+        move = await _send(claim, rules, rider, means)
+    rider.stage = "recording"
+    if move is None or not await _record(move, claim, rules, means):
+        await _settle(job, means)
+    elif move.target is not Status.READY:
+        await _settle(job, means)
+    elif claim.expires_at <= move.at:
+        await _settle(job, means)
+        await end_expired(claim.id, store=means.store, rulebook=means.rulebook, now=move.at, emit=means.emit)
+    else:
+        await _postpone(job, move, means)
+
+
+# ---------------------------------------------------------------------------------------------------- claim, record
+
+
+async def _claim(job: Job, rider: Rider, means: Means) -> Claim | None:
+    """The claim, or None: not due, finished, or in another worker's hands; or the store is away."""
+    rider.stage = "claiming"
+    rider.since = means.monotonic()
+    token = means.new_token()
+    try:
+        claim = await means.store.claim(job, token=token, now=means.clock(), alone=rider.alone)
+    except StoreError as error:
+        means.presence.lost(error)
+        means.unsure(job, token, "claim")
+        await _settle(job, means)
+        return None
+    if claim is None:
+        await _settle(job, means)
+    rider.claim = claim
+    return claim
+
+
+async def _record(move: Transition, claim: Claim, rules: Rules, means: Means) -> bool:
+    """Apply the move, however long the store is away; False when another worker has the e-mail."""
+    try:
+        if means.presence.here:
+            try:
+                await means.store.apply(move)
+            except StoreError as error:
+                means.presence.lost(error)
+                await means.presence.insist(lambda: means.store.apply(move))
+        else:
+            await means.presence.insist(lambda: means.store.apply(move))
+    except LockNotAcquired:
+        means.emit(LockLost(at=move.at, id=claim.id, company_id=claim.company_id, step="deliver"))
+        return False
+    if means.heard() and move.attempt is not None:
+        means.emit(_attempted(move, claim, rules))
+    return True
+
+
+def _attempted(move: Transition, claim: Claim, rules: Rules) -> Attempted:
+    attempt = move.attempt
+    assert attempt is not None, "every move out of PROCESSING closes an attempt"
+    return Attempted(
+        at=move.at,
+        id=claim.id,
+        company_id=claim.company_id,
+        attempt=attempt.attempt,
+        attempts=claim.attempts if move.attempts is None else move.attempts,
+        max_attempts=rules.policy.max_attempts,
+        counted=attempt.counted,
+        transport=attempt.transport,
+        committed=attempt.committed_at > 0,
+        target=move.target,
+        cause=move.cause,
+        decision=attempt.decision,
+        opened_at=claim.at,
+        accepted_at=claim.created_at,
+        reason=move.reason,
+    )
+
+
+async def _settle(job: Job, means: Means) -> None:
+    try:
+        await means.queue.settle((job.id,))
+    except QueueError as error:
+        _queue_away(error, means)
+
+
+async def _postpone(job: Job, move: Transition, means: Means) -> None:
+    due_at = move.at if move.due_at is None else move.due_at
+    try:
+        await means.queue.postpone((msgspec.structs.replace(job, due_at=due_at),))
+    except QueueError as error:
+        _queue_away(error, means)
+
+
+def _queue_away(error: QueueError, means: Means) -> None:
+    message = "the queue was not told how an attempt ended; it hears of it from the store"
+    means.emit(Troubled(at=means.clock(), part="queue", message=message, error=str(error)))
+
+
+# ---------------------------------------------------------------------------------------------------- sending
+
+
+async def _send(claim: Claim, rules: Rules, rider: Rider, means: Means) -> Transition | None:
+    """One attempt, with as many parts as it takes. None: the claim is another worker's now."""
+    rider.stage = "sending"
+    routes = means.routes
+    tried: tuple[str, ...] = ()
+    try:
+        message = claim.message or await _message(claim, means)
+        while True:
+            route = routes.pick(claim.company_id, tried)
+            if route is not None and route.limit is not None:
+                route = await routes.admit(claim.company_id, tried)
+            if route is None:
+                now = means.clock()
+                due_at = routes.open_again_at(claim.company_id, now=now)
+                return after_hold(claim, reason=routes.why_closed(claim.company_id), due_at=due_at, now=now, rules=rules)
+            rider.claim, rider.transport, rider.committed_at = claim, route.name, 0
+            delivery = await _hand_over(claim, message, route, rider, means)
+            verdicts = [means.judge(answer.reply) for answer in delivery.replies]
+            routes.learn(route, delivery, verdicts)
+            if verdicts[0].action == "DELIVERED" and len(verdicts) == 1:
+                break
+            if route.name not in tried:
+                tried = (*tried, route.name)
+            another = routes.pick(claim.company_id, tried) is not None
+            following = parts.next_part(delivery, verdicts, another=another)
+            if not following:
+                break
+            rider.stage = "recording"
+            claim = await _open_next_part(claim, delivery, verdicts, rider, means)
+            rider.stage = "sending"
+            if following == "split":
+                tried = tuple(name for name in tried if name != route.name)
+    except LockNotAcquired:
+        means.emit(LockLost(at=means.clock(), id=claim.id, company_id=claim.company_id, step="commit"))
+        return None
+    except StoreError as error:
+        # The mark could not be written, so the dot was not sent.
+        means.presence.lost(error)
+        now = means.clock()
+        return after_hold(claim, reason="the store did not answer before the dot", due_at=now, now=now, rules=rules)
+    except asyncio.CancelledError:
+        if not rider.interrupted:
+            raise
+        if rider.task is not None:
+            rider.task.uncancel()
+        return _interrupted(claim, rules, rider, means)
+    if routes.open_for(claim.company_id):
+        return after_attempt(
+            claim, delivery, verdicts, rules, now=means.clock(), draw=means.draw(), committed_at=rider.committed_at
+        )
+    now = means.clock()
+    rules = msgspec.structs.replace(rules, held_until=routes.open_again_at(claim.company_id, now=now))
+    return after_attempt(
+        claim, delivery, parts.held(verdicts), rules, now=now, draw=means.draw(), committed_at=rider.committed_at
+    )
+
+
+async def _hand_over(
+    claim: Claim, message: bytes | memoryview, route: Route, rider: Rider, means: Means
+) -> Delivery:
+    """Hand the message to one transport. What breaks there becomes a reply, so that the e-mail's life goes on."""
+    try:
+        return await route.transport.send(claim.sender, claim.recipients, message, before_dot=rider.before_dot)
+    except (LockNotAcquired, StoreError):
+        raise
+    except TooLate as error:
+        reply = Reply(stage="data", name="timeout", text=str(error))
+    except Exception as error:  # noqa: BLE001  # whatever broke, the journal must say how far the e-mail had come
+        told = f"transport {route.name} broke while it sent e-mail {claim.id} of {claim.company_id}"
+        means.emit(Troubled(at=means.clock(), part="transport", message=told, error=repr(error)))
+        reply = Reply(
+            stage="dot" if rider.committed_at else "connect",
+            name="unexpected",
+            text=f"{type(error).__name__}: {error}",
+            committed=rider.committed_at > 0,
+        )
+    return _same_for_all(claim, route.name, reply)
+
+
+def _same_for_all(claim: Claim, transport: str, reply: Reply) -> Delivery:
+    return Delivery(
+        transport=transport,
+        replies=tuple(RecipientReply(address=address, reply=reply) for address in claim.recipients),
+        committed=reply.committed,
+    )
+
+
+def _interrupted(claim: Claim, rules: Rules, rider: Rider, means: Means) -> Transition:
+    """The wait was ended from here: before the mark nothing was delivered, after it the e-mail is in doubt."""
+    now = means.clock()
+    if rider.committed_at:
+        text = "the wait for the reply was ended by a stop of the worker"
+        reply = Reply(stage="dot", name="stopped", text=text, committed=True)
+        delivery = _same_for_all(claim, rider.transport, reply)
+        verdicts = [means.judge(answer.reply) for answer in delivery.replies]
+        return after_attempt(
+            claim, delivery, verdicts, rules, now=now, draw=means.draw(), committed_at=rider.committed_at
+        )
+    if rider.interrupted == "stopped":
+        return after_stop(claim, transport=rider.transport, now=now, rules=rules)
+    return after_hold(claim, reason=rider.interrupted, due_at=now, now=now, rules=rules)
+
+
+async def _open_next_part(
+    claim: Claim, delivery: Delivery, verdicts: Sequence[Verdict], rider: Rider, means: Means
+) -> Claim:
+    """The same claim goes on; what this part brought is kept first, however long the store is away."""
+    closed = parts.close_part(
+        claim, delivery, verdicts, now=means.clock(), committed_at=rider.committed_at
+    )
+    return await means.presence.insist(lambda: means.store.next_part(claim, closed))
+
+
+async def _message(claim: Claim, means: Means) -> bytes:
+    if claim.eml_file_path is None:
+        return b""
+    return await means.read_message(claim.eml_file_path)

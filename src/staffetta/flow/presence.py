@@ -1,0 +1,68 @@
+"""Knows whether the store answers. While it is away nothing is claimed, and outcomes wait for it however long it takes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from staffetta.errors import StoreError
+from staffetta.mail.events import Emit, Troubled
+from staffetta.mail.message import Millis
+
+T = TypeVar("T")
+
+FIRST_WAIT_SECONDS = 0.03
+LONGEST_WAIT_SECONDS = 1.0
+
+
+class Presence:
+    """Whether the store is here. Whoever meets its absence says `lost`; whoever gets an answer again says `found`."""
+
+    def __init__(self, *, clock: Callable[[], Millis], draw: Callable[[], float], emit: Emit) -> None:
+        self._clock = clock
+        self._draw = draw
+        self._emit = emit
+        self._back = asyncio.Event()
+        self._back.set()
+        self.here = True
+        self.outages = 0
+
+    def lost(self, error: StoreError) -> None:
+        if not self.here:
+            return
+        self.here = False
+        self.outages += 1
+        self._back.clear()
+        message = "the store does not answer: nothing is claimed, outcomes wait for it; see that it is up"
+        self._emit(Troubled(at=self._clock(), part="store", message=message, error=str(error)))
+
+    def found(self) -> None:
+        if not self.here:
+            self.here = True
+            self._back.set()
+
+    async def until_here(self) -> None:
+        await self._back.wait()
+
+    async def insist(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Repeat a call until the store answers it: for what was heard from outside and must not be forgotten.
+
+        Only for calls that are safe to repeat: a compare-and-set that took effect unseen says so the second time.
+        """
+        tries = 0
+        while True:
+            try:
+                answer = await call()
+            except StoreError as error:
+                self.lost(error)
+                await asyncio.sleep(self._draw() * wait_seconds(tries))
+                tries += 1
+            else:
+                self.found()
+                return answer
+
+
+def wait_seconds(tries: int) -> float:
+    """The longest wait before one more call to a store that was away."""
+    return float(min(FIRST_WAIT_SECONDS * 2 ** min(tries, 10), LONGEST_WAIT_SECONDS))
