@@ -140,7 +140,7 @@ def in_work(one: InWork) -> Shape:
 
 
 def dead_letter(one: DeadLetter) -> Shape:
-    """One dead letter without its `originalData`. `retryingSince` stands beside it while it is being retried."""
+    """One dead letter without `originalData`. `retryingSince` stands beside it while it is being retried."""
     shape: Shape = {
         "jobId": one.outbox_id,
         "outboxId": one.outbox_id,
