@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
+from staffetta.mail.deadletter import as_entry, iso
 from staffetta.mail.message import (
     ApiKey,
     Attempt,
@@ -24,14 +24,8 @@ from staffetta.mail.message import (
 
 Shape: TypeAlias = dict[str, Any]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LATEST_MS = 253_402_300_799_999
-
-
-def rfc3339(at: Millis) -> str:
-    """`2026-11-19T06:10:00.123Z`."""
-    moment = _EPOCH + timedelta(milliseconds=min(max(at, 0), _LATEST_MS))
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+rfc3339 = iso
+"""`2026-11-19T06:10:00.123Z`."""
 
 
 def moment(at: Millis | None) -> str | None:
@@ -141,20 +135,7 @@ def in_work(one: InWork) -> Shape:
 
 def dead_letter(one: DeadLetter) -> Shape:
     """One dead letter without `originalData`. `retryingSince` stands beside it while it is being retried."""
-    shape: Shape = {
-        "jobId": one.outbox_id,
-        "outboxId": one.outbox_id,
-        "companyId": one.company_id,
-        "failedAttempts": one.failed_attempts,
-        "lastFailureReason": one.last_failure_reason,
-        "lastFailureCode": one.last_failure_code,
-        "lastFailureTimestamp": rfc3339(one.last_failure_at),
-        "enqueuedAt": rfc3339(one.enqueued_at),
-        "movedToDLQAt": rfc3339(one.moved_at),
-        "ttl": one.ttl_ms,
-    }
-    if one.last_failure_code is None:
-        del shape["lastFailureCode"]
+    shape = as_entry(one)
     if one.retrying_since:
         shape["retryingSince"] = rfc3339(one.retrying_since)
     return shape
