@@ -1,6 +1,9 @@
 """The values that travel through the rooms: frozen, parsed once at the border, trusted inside.
 
 Every time is an integer of milliseconds since 1970 UTC (`Millis`); every duration says its unit in its name.
+
+The values that a journal keeps are written as arrays (`array_like`): a new field of theirs goes to the end and has a
+default, so that what an older release wrote can still be read.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
 # ------------------------------------------------------------------------------------------------ replies
 
 
-class Reply(Value, frozen=True, kw_only=True):
+class Reply(Value, frozen=True, kw_only=True, array_like=True):
     """What the other side (or the road to it) answered at one stage of one attempt.
 
     `code` 0 means that no reply code was read: then `name` tells the event (see `replies.toml`, "events").
@@ -46,7 +49,7 @@ class Reply(Value, frozen=True, kw_only=True):
         return 200 <= self.code < 300 and self.stage in ("dot", "request")
 
 
-class RecipientReply(Value, frozen=True, kw_only=True):
+class RecipientReply(Value, frozen=True, kw_only=True, array_like=True):
     """The reply that settles one recipient of one attempt."""
 
     address: str
@@ -62,7 +65,7 @@ class Delivery(Value, frozen=True, kw_only=True):
     """The dot was allowed to leave: `before_dot` had returned."""
 
 
-class RecipientState(Value, frozen=True, kw_only=True):
+class RecipientState(Value, frozen=True, kw_only=True, array_like=True):
     """What is known of one recipient over all attempts."""
 
     address: str
@@ -73,7 +76,7 @@ class RecipientState(Value, frozen=True, kw_only=True):
 # ------------------------------------------------------------------------------------------------ verdicts
 
 
-class Verdict(Value, frozen=True, kw_only=True):
+class Verdict(Value, frozen=True, kw_only=True, array_like=True):
     """What a reply means. `action`: DELIVERED, RETRY, RETRY_SLOW, SPLIT, HOLD, FAIL."""
 
     category: str
@@ -95,7 +98,7 @@ class Verdict(Value, frozen=True, kw_only=True):
         return self.action in ("RETRY", "RETRY_SLOW", "SPLIT")
 
 
-class Decision(Value, frozen=True, kw_only=True):
+class Decision(Value, frozen=True, kw_only=True, array_like=True):
     """Why an attempt ended as it did: enough to take the same decision again."""
 
     reply: Reply
@@ -225,7 +228,7 @@ class Email(Value, frozen=True, kw_only=True):
     options: Options = NO_OPTIONS
 
 
-class Attempt(Value, frozen=True, kw_only=True):
+class Attempt(Value, frozen=True, kw_only=True, array_like=True):
     """One entry of the journal, by (id, attempt, part)."""
 
     attempt: int
