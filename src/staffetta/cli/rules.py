@@ -1,0 +1,87 @@
+"""Asking the rules: what a reply means, how long a policy waits. Needs no store."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from staffetta.cli.terminal import json_option, print_json, settings, table
+from staffetta.config.kinds import shown_duration
+from staffetta.errors import FieldProblem, PayloadError
+from staffetta.mail import backoff, explain, verdict
+
+
+def _rules(context: click.Context) -> verdict.Table:
+    """The rules in force: the operator's own file first."""
+    own = settings(context).transport.rules_file
+    return verdict.DEFAULT if own is None else verdict.packaged(first=Path(own).read_text(encoding="utf-8"))
+
+
+class _Line(msgspec.Struct, forbid_unknown_fields=True):
+    reply: str
+    stage: str | None = None
+
+
+@click.command("explain")
+@click.argument("reply", required=False)
+@click.option("--stage", help="Where it was answered: connect, ehlo, starttls, auth, mail, rcpt, data, dot, request.")
+@click.option("--jsonl", is_flag=True, help='Read {"reply": …, "stage": …} lines; write one verdict a line.')
+@json_option
+@click.pass_context
+def explain_command(context: click.Context, reply: str | None, stage: str | None, jsonl: bool, as_json: bool) -> None:
+    """What a server's reply means: category, what is done, how far it reaches, and the rule that says so."""
+    rules = _rules(context)
+    if jsonl:
+        _explain_lines(rules)
+        return
+    if reply is None:
+        raise click.UsageError('give the reply: staffetta explain "550 5.7.1 …", or --jsonl')
+    shape = explain.explain(reply, stage=stage, table=rules)
+    if as_json:
+        print_json(shape)
+        return
+    for name in ("category", "action", "retry", "reach", "rule", "code", "enhanced"):
+        click.echo(f"{name:<10} {shape[name] if shape[name] not in ('', None) else '-'}")
+
+
+def _explain_lines(rules: verdict.Table) -> None:
+    decoder = msgspec.json.Decoder(_Line)
+    write = sys.stdout.buffer.write
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        if not line.strip():
+            continue
+        try:
+            asked = decoder.decode(line)
+        except (msgspec.DecodeError, RecursionError) as error:
+            sys.stdout.flush()
+            problem = f'is not {{"reply": …, "stage": …}}: {error}'
+            raise PayloadError([FieldProblem(f"line {number}", problem)]) from error
+        write(msgspec.json.encode(explain.explain(asked.reply, stage=asked.stage, table=rules)) + b"\n")
+    sys.stdout.flush()
+
+
+@click.command("backoff")
+@click.option("--policy", "name", type=click.Choice(sorted(backoff.POLICIES)), help="Default: the one in force.")
+@json_option
+@click.pass_context
+def backoff_command(context: click.Context, name: str | None, as_json: bool) -> None:
+    """The delays of a retry policy: base, least and most, after each failed attempt."""
+    found = settings(context)
+    policy = backoff.POLICIES[name] if name else backoff.in_force(found.retry.policy, found.profile)
+    rows = backoff.table(policy)
+    if as_json:
+        print_json(rows)
+        return
+    click.echo(f"{policy.name}: {policy.max_attempts} attempts at most")
+    table(
+        ("failed attempt", "wait", "from", "to"),
+        [
+            (row["attempt"], *(shown_duration(row[name]) for name in ("base_ms", "min_ms", "max_ms")))
+            for row in rows
+        ],
+        right=("failed attempt", "wait", "from", "to"),
+        empty="",
+    )

@@ -1,0 +1,37 @@
+"""Setting up: the store's schema, and checks of everything that must be right, with the remedy for what is not."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from staffetta import app
+from staffetta.cli.terminal import json_option, print_json, run, settings
+
+
+@click.command("migrate")
+@click.pass_context
+def migrate_command(context: click.Context) -> None:
+    """Bring the store's schema up to date. Safe to repeat."""
+    done = run(app.migrate(settings(context)))
+    for line in done:
+        click.echo(line)
+    if not done:
+        click.echo("up to date: nothing to do")
+
+
+@click.command("doctor")
+@json_option
+@click.pass_context
+def doctor_command(context: click.Context, as_json: bool) -> None:
+    """Check settings, store, queue, transport, callback, clock and disk; name the remedy for each trouble."""
+    findings = run(app.examine(settings(context)))
+    if as_json:
+        print_json(msgspec.to_builtins(findings))
+    else:
+        for one in findings:
+            click.echo(f"{'ok  ' if one.ok else 'BAD '} {one.part}: {one.words}")
+            if one.remedy:
+                click.echo(f"     → {one.remedy}")
+    if not all(one.ok for one in findings):
+        context.exit(1)
