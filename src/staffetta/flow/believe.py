@@ -28,7 +28,8 @@ def late_reply(claim: Claim, rules: Rules, *, now: Millis, draw: float, committe
     move = after_attempt(heard(claim), delivery, verdicts, rules, now=now, draw=draw, committed_at=committed_at)
     if move.attempt is None:
         return move
-    return msgspec.structs.replace(move, attempt=msgspec.structs.replace(move.attempt, replies=()))
+    unsaid = msgspec.structs.replace(move.attempt, replies=())
+    return msgspec.structs.replace(move, attempt=unsaid, believed=late)
 
 
 def heard(claim: Claim) -> Claim:

@@ -2,8 +2,8 @@
 
 Every time is an integer of milliseconds since 1970 UTC (`Millis`); every duration says its unit in its name.
 
-The values that a journal keeps are written as arrays (`array_like`): a new field of theirs goes to the end and has a
-default, so that what an older release wrote can still be read.
+The values that a journal keeps are written as arrays (`array_like`): a new field of theirs goes to the end and
+has a default, so that what an older release wrote can still be read.
 """
 
 from __future__ import annotations
@@ -381,6 +381,8 @@ class Transition(Value, frozen=True, kw_only=True):
     """Those still to try, where they became fewer (or all again, on an operator's retry)."""
     attempt: Attempt | None = None
     """Closes the open attempt. Its replies are kept even when the move itself loses."""
+    believed: Attempt | None = None
+    """The late reply that this move takes at its word: no later claim is given it again."""
     dead_letter: DeadLetter | None = None
     callback_due: bool | None = None
     """Fixed on entering SENT or FAILED: whether an owner waits to hear of it."""
