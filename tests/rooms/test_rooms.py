@@ -48,6 +48,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
 FOREIGN: dict[str, tuple[str, ...]] = {
     # foreign library: the only rooms that may import it
     "aiohttp": ("http",),
+    "yarl": ("http",),
     "apsw": ("store.sqlite",),
     "asyncmy": ("store.mysql",),
     "botocore": ("store.dynamodb", "transport.ses"),
