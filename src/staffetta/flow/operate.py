@@ -33,7 +33,7 @@ from staffetta.mail.message import (
 )
 from staffetta.mail.rulebook import RuleBook
 from staffetta.queue.contract import Queue
-from staffetta.store.contract import Content, Store
+from staffetta.store.contract import Store
 
 PAGE = 200
 MANY_MAX = 10_000
@@ -64,8 +64,10 @@ class Done(Value, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
-class RemovesFiles(Protocol):
-    """The part of the spool that erasing needs."""
+class Files(Protocol):
+    """The part of the spool that operators need: content too large for the store."""
+
+    def read(self, path: str) -> bytes: ...
 
     def remove(self, paths: Sequence[str]) -> None: ...
 
@@ -84,7 +86,7 @@ class Operator:
         expires_in_ms: int = 86_400_000,
         dead_after_ms: int = 60_000,
         timeout_ms: int = 1_800_000,
-        spool: RemovesFiles | None = None,
+        spool: Files | None = None,
         queue: Queue | None = None,
     ) -> None:
         self._store = store
@@ -257,16 +259,28 @@ class Operator:
         old = Filter(company_id=company_id, until=self._clock() - older_than_ms)
         return await self.discard_dead_letters(old, limit=limit, dry_run=dry_run)
 
-    async def export(self, filter: Filter) -> AsyncIterator[tuple[DeadLetter, Content | None]]:
-        """Every dead letter of a filter with its content, newest first, one at a time in memory."""
+    async def export(self, filter: Filter) -> AsyncIterator[tuple[DeadLetter, bytes | None]]:
+        """Every dead letter of a filter with its payload, newest first, one payload at a time in memory."""
         cursor: str | None = None
         while True:
             page = await self._store.dead_letters(filter, limit=PAGE, cursor=cursor)
             for letter in page.items:
-                yield letter, await self._store.content(letter.outbox_id)
+                yield letter, await self.payload(letter.outbox_id)
             cursor = page.cursor
             if cursor is None:
                 return
+
+    async def payload(self, id: str) -> bytes | None:
+        """An e-mail's payload as it was handed in, from the store or its file; None where it is gone."""
+        content = await self._store.content(id)
+        if content is None or content.payload is not None or content.payload_file_path is None:
+            return content.payload if content else None
+        if self._spool is None:
+            return None
+        try:
+            return await asyncio.to_thread(self._spool.read, content.payload_file_path)
+        except OSError:
+            return None
 
     # --- pausing ------------------------------------------------------------------------------------------
 
