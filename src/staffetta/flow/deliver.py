@@ -1,7 +1,7 @@
 """Sends one e-mail once, and records what came of it: claim, hand over, judge, move, tell the queue.
 
-From the committed mark on the mail may be out: nothing below it may cause a second send. Whatever dies on the way,
-restore finds the claim and the journal, and goes on from there.
+From the committed mark on the mail may be out: nothing below it may cause a second send. Whatever dies on the
+way, restore finds the claim and the journal, and goes on from there.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ from staffetta.queue.contract import Queue
 from staffetta.store.contract import Store
 
 Stage = Literal["idle", "claiming", "sending", "recording"]
+STOPPED = "stopped"
+FILE_WAIT_MS = 30_000
+"""A message file that cannot be read now is read again after this."""
 
 
 class TooLate(StaffettaError):
@@ -61,24 +64,28 @@ class Means:
     draw: Callable[[], float]
     emit: Emit
     heard: Callable[[], bool]
-    """Whether anybody listens: an event that nobody hears is not made."""
+    """Whether anybody wants to hear of good attempts: they are the bulk, and not made for nobody."""
     unsure: Callable[[Job, str, str], None]
     """Told of a claim that may exist without a rider: (job, token, why). Somebody looks at it later."""
     deadline_seconds: float = 900.0
     mark_seconds: float = 30.0
-    """A committed mark whose answer took longer than this is not trusted: others may have taken the e-mail over."""
+    """A mark whose answer took longer than this is not trusted: others may have taken the e-mail over."""
 
 
 class Rider:
     """One of a worker's riders: carries one e-mail at a time, and knows how far it has come."""
 
-    __slots__ = ("alone", "claim", "committed_at", "interrupted", "job", "means", "since", "stage", "task", "transport")
+    __slots__ = (
+        "alone", "claim", "committed_at", "interrupted", "job", "means", "since", "stage", "task", "token",
+        "transport",
+    )  # fmt: skip
 
     def __init__(self, means: Means) -> None:
         self.means = means
         self.task: asyncio.Task[None] | None = None
         self.job: Job | None = None
         self.claim: Claim | None = None
+        self.token = ""
         self.transport = ""
         self.committed_at: Millis = 0
         self.since = 0.0
@@ -86,10 +93,18 @@ class Rider:
         self.stage: Stage = "idle"
         self.interrupted = ""
 
+    def reset(self) -> None:
+        self.job, self.claim, self.token, self.committed_at = None, None, "", 0
+        self.stage, self.interrupted = "idle", ""
+
+    def carried(self) -> Claim:
+        claim = self.claim
+        assert claim is not None, "a rider hands over only what it has claimed"
+        return claim
+
     async def before_dot(self) -> None:
         """The mark that makes a second send impossible without an operator's or the in-doubt rule's word."""
-        means, claim = self.means, self.claim
-        assert claim is not None, "a rider hands over only what it has claimed"
+        means, claim = self.means, self.carried()
         asked = means.monotonic()
         if asked - self.since > means.deadline_seconds:
             raise TooLate
@@ -101,10 +116,14 @@ class Rider:
         self.committed_at = now
 
     def interrupt(self, why: str) -> None:
-        """End the wait for the other side now: an orderly stop, or a claim that has become too old."""
-        if self.stage == "sending" and not self.interrupted and self.task is not None:
+        """End the wait for the other side now, or do not begin it: an orderly stop, or a claim grown too old.
+
+        What was heard is recorded all the same: only waiting for a transport is cut short.
+        """
+        if self.stage != "idle" and not self.interrupted:
             self.interrupted = why
-            self.task.cancel()
+            if self.stage == "sending" and self.task is not None:
+                self.task.cancel()
 
 
 async def deliver(job: Job, rider: Rider, means: Means) -> None:
@@ -123,23 +142,23 @@ async def deliver(job: Job, rider: Rider, means: Means) -> None:
     rider.stage = "recording"
     if move is None or not await _record(move, claim, rules, means):
         await _settle(job, means)
-    elif move.target is not Status.READY:
-        await _settle(job, means)
-    elif claim.expires_at <= move.at:
-        await _settle(job, means)
-        await end_expired(claim.id, store=means.store, rulebook=means.rulebook, now=move.at, emit=means.emit)
-    else:
+        return
+    if move.target is Status.READY and claim.expires_at > move.at:
         await _postpone(job, move, means)
+        return
+    await _settle(job, means)
+    if move.target is Status.READY:
+        await end_expired(claim.id, store=means.store, rulebook=means.rulebook, now=move.at, emit=means.emit)
 
 
-# ---------------------------------------------------------------------------------------------------- claim, record
+# ------------------------------------------------------------------------------------------------ claim, record
 
 
 async def _claim(job: Job, rider: Rider, means: Means) -> Claim | None:
     """The claim, or None: not due, finished, or in another worker's hands; or the store is away."""
     rider.stage = "claiming"
     rider.since = means.monotonic()
-    token = means.new_token()
+    token = rider.token = means.new_token()
     try:
         claim = await means.store.claim(job, token=token, now=means.clock(), alone=rider.alone)
     except StoreError as error:
@@ -167,7 +186,7 @@ async def _record(move: Transition, claim: Claim, rules: Rules, means: Means) ->
     except LockNotAcquired:
         means.emit(LockLost(at=move.at, id=claim.id, company_id=claim.company_id, step="deliver"))
         return False
-    if means.heard() and move.attempt is not None:
+    if move.attempt is not None and (move.target is not Status.SENT or means.heard()):
         means.emit(_attempted(move, claim, rules))
     return True
 
@@ -214,70 +233,96 @@ def _queue_away(error: QueueError, means: Means) -> None:
     means.emit(Troubled(at=means.clock(), part="queue", message=message, error=str(error)))
 
 
-# ---------------------------------------------------------------------------------------------------- sending
+# ------------------------------------------------------------------------------------------------------ sending
 
 
 async def _send(claim: Claim, rules: Rules, rider: Rider, means: Means) -> Transition | None:
-    """One attempt, with as many parts as it takes. None: the claim is another worker's now."""
+    """One attempt, and the move that follows from it. None: the claim is another worker's now."""
     rider.stage = "sending"
-    routes = means.routes
-    tried: tuple[str, ...] = ()
     try:
         message = claim.message or await _message(claim, means)
-        while True:
-            route = routes.pick(claim.company_id, tried)
-            if route is not None and route.limit is not None:
-                route = await routes.admit(claim.company_id, tried)
-            if route is None:
-                now = means.clock()
-                due_at = routes.open_again_at(claim.company_id, now=now)
-                return after_hold(claim, reason=routes.why_closed(claim.company_id), due_at=due_at, now=now, rules=rules)
-            rider.claim, rider.transport, rider.committed_at = claim, route.name, 0
-            delivery = await _hand_over(claim, message, route, rider, means)
-            verdicts = [means.judge(answer.reply) for answer in delivery.replies]
-            routes.learn(route, delivery, verdicts)
-            if verdicts[0].action == "DELIVERED" and len(verdicts) == 1:
-                break
-            if route.name not in tried:
-                tried = (*tried, route.name)
-            another = routes.pick(claim.company_id, tried) is not None
-            following = parts.next_part(delivery, verdicts, another=another)
-            if not following:
-                break
-            rider.stage = "recording"
-            claim = await _open_next_part(claim, delivery, verdicts, rider, means)
-            rider.stage = "sending"
-            if following == "split":
-                tried = tuple(name for name in tried if name != route.name)
+        ended = await _hand_over_in_parts(message, rules, rider, means)
     except LockNotAcquired:
         means.emit(LockLost(at=means.clock(), id=claim.id, company_id=claim.company_id, step="commit"))
         return None
     except StoreError as error:
         # The mark could not be written, so the dot was not sent.
         means.presence.lost(error)
-        now = means.clock()
-        return after_hold(claim, reason="the store did not answer before the dot", due_at=now, now=now, rules=rules)
+        return _held("the store did not answer before the final dot", rules, rider, means)
+    except OSError as error:
+        told = f"the message file of e-mail {claim.id} of {claim.company_id} cannot be read: {error}"
+        means.emit(Troubled(at=means.clock(), part="spool", message=told, error=repr(error)))
+        return _held(told, rules, rider, means, wait_ms=FILE_WAIT_MS)
     except asyncio.CancelledError:
         if not rider.interrupted:
             raise
         if rider.task is not None:
             rider.task.uncancel()
-        return _interrupted(claim, rules, rider, means)
-    if routes.open_for(claim.company_id):
-        return after_attempt(
-            claim, delivery, verdicts, rules, now=means.clock(), draw=means.draw(), committed_at=rider.committed_at
-        )
+        return _interrupted(rules, rider, means)
+    if isinstance(ended, Transition):
+        return ended
+    delivery, verdicts = ended
+    claim = rider.carried()
     now = means.clock()
-    rules = msgspec.structs.replace(rules, held_until=routes.open_again_at(claim.company_id, now=now))
+    if not means.routes.open_for(claim.company_id):
+        again_at = means.routes.open_again_at(claim.company_id, now=now)
+        rules, verdicts = msgspec.structs.replace(rules, held_until=again_at), parts.held(verdicts)
     return after_attempt(
-        claim, delivery, parts.held(verdicts), rules, now=now, draw=means.draw(), committed_at=rider.committed_at
+        claim, delivery, verdicts, rules, now=now, draw=means.draw(), committed_at=rider.committed_at
     )
+
+
+async def _hand_over_in_parts(
+    message: bytes | memoryview, rules: Rules, rider: Rider, means: Means
+) -> tuple[Delivery, list[Verdict]] | Transition:
+    """Hand over by the first open transport; the rest, or by the next transport, in further parts."""
+    routes = means.routes
+    tried: tuple[str, ...] = ()
+    while not rider.interrupted:
+        claim = rider.carried()
+        route = routes.pick(claim.company_id, tried)
+        limited = route is not None and route.limit is not None
+        if limited:
+            route = await routes.admit(claim.company_id, tried)
+        if route is None:
+            return _no_way(rules, rider, means)
+        rider.transport, rider.committed_at = route.name, 0
+        try:
+            delivery = await _hand_over(claim, message, route, rider, means)
+            verdicts = [means.judge(answer.reply) for answer in delivery.replies]
+            routes.learn(route, delivery, verdicts)
+        finally:
+            if limited:
+                routes.leave(route)
+        if len(verdicts) == 1 and verdicts[0].action == "DELIVERED":
+            return delivery, verdicts
+        another = routes.pick(claim.company_id, (*tried, route.name)) is not None
+        following = parts.next_part(delivery, verdicts, another=another)
+        if not following:
+            return delivery, verdicts
+        if following == "fallback":
+            tried = (*tried, route.name)
+        await _open_next_part(claim, delivery, verdicts, rider, means)
+    return _interrupted(rules, rider, means)
+
+
+def _no_way(rules: Rules, rider: Rider, means: Means) -> Transition:
+    """No transport that this e-mail may use is open: kept as READY, nothing counted."""
+    claim, now = rider.carried(), means.clock()
+    due_at = means.routes.open_again_at(claim.company_id, now=now)
+    reason = means.routes.why_closed(claim.company_id)
+    return after_hold(claim, reason=reason, due_at=due_at, now=now, rules=rules)
+
+
+def _held(reason: str, rules: Rules, rider: Rider, means: Means, *, wait_ms: int = 0) -> Transition:
+    now = means.clock()
+    return after_hold(rider.carried(), reason=reason, due_at=now + wait_ms, now=now, rules=rules)
 
 
 async def _hand_over(
     claim: Claim, message: bytes | memoryview, route: Route, rider: Rider, means: Means
 ) -> Delivery:
-    """Hand the message to one transport. What breaks there becomes a reply, so that the e-mail's life goes on."""
+    """Hand the message to one transport. What breaks there becomes a reply: the e-mail's life goes on."""
     try:
         return await route.transport.send(claim.sender, claim.recipients, message, before_dot=rider.before_dot)
     except (LockNotAcquired, StoreError):
@@ -304,9 +349,9 @@ def _same_for_all(claim: Claim, transport: str, reply: Reply) -> Delivery:
     )
 
 
-def _interrupted(claim: Claim, rules: Rules, rider: Rider, means: Means) -> Transition:
+def _interrupted(rules: Rules, rider: Rider, means: Means) -> Transition:
     """The wait was ended from here: before the mark nothing was delivered, after it the e-mail is in doubt."""
-    now = means.clock()
+    claim, now = rider.carried(), means.clock()
     if rider.committed_at:
         text = "the wait for the reply was ended by a stop of the worker"
         reply = Reply(stage="dot", name="stopped", text=text, committed=True)
@@ -315,22 +360,22 @@ def _interrupted(claim: Claim, rules: Rules, rider: Rider, means: Means) -> Tran
         return after_attempt(
             claim, delivery, verdicts, rules, now=now, draw=means.draw(), committed_at=rider.committed_at
         )
-    if rider.interrupted == "stopped":
+    if rider.interrupted == STOPPED:
         return after_stop(claim, transport=rider.transport, now=now, rules=rules)
-    return after_hold(claim, reason=rider.interrupted, due_at=now, now=now, rules=rules)
+    return _held(rider.interrupted, rules, rider, means)
 
 
 async def _open_next_part(
     claim: Claim, delivery: Delivery, verdicts: Sequence[Verdict], rider: Rider, means: Means
-) -> Claim:
+) -> None:
     """The same claim goes on; what this part brought is kept first, however long the store is away."""
-    closed = parts.close_part(
-        claim, delivery, verdicts, now=means.clock(), committed_at=rider.committed_at
-    )
-    return await means.presence.insist(lambda: means.store.next_part(claim, closed))
+    closed = parts.close_part(claim, delivery, verdicts, now=means.clock(), committed_at=rider.committed_at)
+    rider.stage = "recording"
+    rider.claim = await means.presence.insist(lambda: means.store.next_part(claim, closed))
+    rider.stage, rider.committed_at = "sending", 0
 
 
 async def _message(claim: Claim, means: Means) -> bytes:
     if claim.eml_file_path is None:
-        return b""
+        raise FileNotFoundError("it has none, and its content is not in the store")
     return await means.read_message(claim.eml_file_path)

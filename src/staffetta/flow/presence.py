@@ -1,4 +1,4 @@
-"""Knows whether the store answers. While it is away nothing is claimed, and outcomes wait for it however long it takes."""
+"""Knows whether the store answers. While it is away nothing is claimed, and outcomes wait for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONGEST_WAIT_SECONDS = 1.0
 
 
 class Presence:
-    """Whether the store is here. Whoever meets its absence says `lost`; whoever gets an answer again says `found`."""
+    """Whether the store is here. Who meets its absence says `lost`; who gets an answer again says `found`."""
 
     def __init__(self, *, clock: Callable[[], Millis], draw: Callable[[], float], emit: Emit) -> None:
         self._clock = clock
@@ -46,9 +46,9 @@ class Presence:
         await self._back.wait()
 
     async def insist(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Repeat a call until the store answers it: for what was heard from outside and must not be forgotten.
+        """Repeat a call until the store answers it, however long: what was heard must not be forgotten.
 
-        Only for calls that are safe to repeat: a compare-and-set that took effect unseen says so the second time.
+        Only for calls that are safe to repeat: a compare-and-set that took effect unseen loses the second time.
         """
         tries = 0
         while True:

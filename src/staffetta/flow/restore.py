@@ -1,4 +1,4 @@
-"""Takes back e-mails whose worker is gone, and tells the queue. Never touches what this process itself holds."""
+"""Takes back e-mails whose worker is gone, and tells the queue. Never touches what this process holds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def restore(
     timeout_ms: int,
     workers: Sequence[str] = (),
 ) -> int:
-    """Restore what is stuck, page by page; how many were moved. `live`: tokens that this process works under now."""
+    """Restore what is stuck, page by page; how many were moved. `live`: tokens this process works under now."""
     restored = 0
     while True:
         page = await store.stuck(
@@ -73,8 +73,8 @@ async def restore_these(
         else:
             moved += 1
             emit(
-                Restored(at=now, id=claim.id, company_id=claim.company_id, source=move.source, target=move.target,
-                         worker=rescue.worker_of(claim.token))
+                Restored(at=now, id=claim.id, company_id=claim.company_id, source=move.source,
+                         target=move.target, worker=rescue.worker_of(claim.token))
             )  # fmt: skip
             if move.target is Status.READY:
                 ready.append(_job(one, move))
@@ -84,16 +84,15 @@ async def restore_these(
 
 
 def decide(found: InWork, rulebook: RuleBook, *, now: Millis, draw: float) -> Transition:
-    """What becomes of an e-mail whose worker is gone: a late reply is believed first, then the journal."""
+    """What becomes of an e-mail whose worker is gone: a late reply is believed, then the journal."""
     rules = rulebook.rules_for(found.claim.company_id, found.claim.options)
     if found.status is not Status.PROCESSING or found.claim.late is None:
         return rescue.after_crash(found, rules, now=now)
     move = believe.late_reply(found.claim, rules, now=now, draw=draw, committed_at=found.committed_at)
     if found.committed_at and move.cause is not Cause.DELIVERED:
-        # The reply speaks of an earlier attempt; the one that is open now was committed too, and is in doubt itself.
-        return rescue.after_crash(
-            msgspec.structs.replace(found, claim=believe.heard(found.claim)), rules, now=now
-        )
+        # The reply speaks of an earlier attempt; the one that is open now was committed too, and is in doubt.
+        found = msgspec.structs.replace(found, claim=believe.heard(found.claim))
+        return msgspec.structs.replace(rescue.after_crash(found, rules, now=now), believed=move.believed)
     return move
 
 

@@ -1,4 +1,4 @@
-"""Decides whether an attempt goes on with another part: the rest of a split one, or the next transport of the chain."""
+"""Decides whether an attempt goes on with another part: the rest of a split one, or the next transport."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from staffetta.mail.breaker import counts_against
 from staffetta.mail.message import Attempt, Claim, Decision, Delivery, Millis, Verdict
 
 Next = Literal["", "split", "fallback"]
@@ -15,20 +16,15 @@ Next = Literal["", "split", "fallback"]
 def next_part(delivery: Delivery, verdicts: Sequence[Verdict], *, another: bool) -> Next:
     """What follows in the same attempt. `another`: a transport of the chain is open and was not tried yet.
 
-    SPLIT goes on only when someone was accepted, so that every part makes progress. Another transport is tried only
-    when nothing was committed and the trouble reaches the transport.
+    SPLIT goes on only when someone was accepted, so that every part makes progress. Another transport is tried
+    only when nothing was committed and the trouble reaches the transport.
     """
     actions = [verdict.action for verdict in verdicts]
     if "SPLIT" in actions and "DELIVERED" in actions and not any(verdict.in_doubt for verdict in verdicts):
         return "split"
-    if another and not delivery.committed and any(transport_fails(verdict) for verdict in verdicts):
+    if another and not delivery.committed and any(counts_against(verdict) for verdict in verdicts):
         return "fallback"
     return ""
-
-
-def transport_fails(verdict: Verdict) -> bool:
-    """Trouble of the transport rather than of this e-mail, and worth another try."""
-    return verdict.action == "HOLD" or (verdict.reach == "transport" and verdict.retry)
 
 
 def close_part(
@@ -36,8 +32,8 @@ def close_part(
 ) -> Attempt:
     """The journal's entry for a part that another one follows.
 
-    Of the refusals by code only those that are final are kept by recipient, for the store reads from them who is still
-    to be tried; what made the next part necessary stands in the decision.
+    Of the refusals by code only the final ones are kept by recipient: the store reads from them who is still to
+    be tried; what made the next part necessary stands in the decision.
     """
     pairs = list(zip(delivery.replies, verdicts, strict=True))
     answer, verdict = next((pair for pair in pairs if pair[1].action not in ("DELIVERED", "FAIL")), pairs[0])
@@ -55,7 +51,7 @@ def close_part(
 
 
 def held(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """The same verdicts while no transport is open that the e-mail may use: what reaches the transport counts nothing."""
+    """The same verdicts while no transport is open for the e-mail: trouble of the transport counts nothing."""
     return [
         msgspec.structs.replace(verdict, action="HOLD")
         if verdict.retry and verdict.reach == "transport" and not verdict.in_doubt

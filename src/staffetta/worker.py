@@ -1,0 +1,385 @@
+"""Paces the flow: bounded loops, one clock, a graceful stop. It decides nothing and names no backend."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import msgspec
+
+from staffetta.errors import QueueError, StaffettaError, StoreError
+from staffetta.flow import offer
+from staffetta.flow.deliver import Means
+from staffetta.flow.expire import expire
+from staffetta.flow.orphans import Orphans
+from staffetta.flow.restore import restore
+from staffetta.flow.riders import Riders
+from staffetta.mail.events import Troubled
+from staffetta.mail.message import Job, Pause, Value
+from staffetta.mail.message import Worker as WorkerRecord
+
+WEIGHTS_SETTING = "weights"
+"""The store's setting in which weights changed while running are kept: JSON, company → weight."""
+LONGEST_PAUSE_SECONDS = 30.0
+"""How long a loop that fails again and again rests at most before its next try."""
+IDLE_SECONDS = 1.0
+TRIAL_SECONDS = 0.01
+"""How often it is looked whether a transport on trial has a place."""
+
+
+class Pace(Value, frozen=True, kw_only=True):
+    """How often, how many, how long."""
+
+    concurrency: int = 600
+    heartbeat_ms: int = 10_000
+    dead_after_ms: int = 60_000
+    restore_interval_ms: int = 10_000
+    restore_timeout_ms: int = 30 * 60_000
+    shutdown_grace_ms: int = 20_000
+    lease_ms: int = 60_000
+    news_ms: int = 200
+    refill_ms: int = 20
+    expire_ms: int = 1_000
+    steer_ms: int = 1_000
+    publish_ms: int = 1_000
+
+
+class Stage(Value, frozen=True, kw_only=True):
+    """A step that is walked again and again beside the sending: intake, report, retire."""
+
+    name: str
+    every_ms: int
+    step: Callable[[], Awaitable[int | None]]
+    """How many e-mails it handled; more than 0: it is walked again at once."""
+    needs_store: bool = True
+
+
+class Worker:
+    """One process that works: riders that send, and loops that keep them in work."""
+
+    def __init__(
+        self,
+        *,
+        id: str,
+        means: Means,
+        pace: Pace,
+        sends: bool = True,
+        restores: bool = True,
+        stages: Sequence[Stage] = (),
+        figures: Callable[[], Mapping[str, object]] | None = None,
+        weights: Mapping[str, float] | None = None,
+    ) -> None:
+        self.id = id
+        self._means = means
+        self._pace = pace
+        self._sends = sends
+        self._restores = restores
+        self._stages = stages
+        self._figures = figures
+        self._weights = dict(weights or {})
+        self._record = WorkerRecord(
+            id=id, host=socket.gethostname(), pid=os.getpid(), started_at=means.clock(), seen_at=means.clock()
+        )
+        self.riders = Riders(means, count=pace.concurrency if sends else 0)
+        self.orphans = Orphans(means)
+        means.unsure = self.orphans.note
+        self._issued: dict[str, set[str]] = {}
+        self._paused_all = False
+        self._paused_companies: frozenset[str] = frozenset()
+        self._blocked: set[str] = set()
+        self._published = b""
+        self._published_at = 0.0
+        self._started_at = self._here_since = means.monotonic()
+        self._stopping = asyncio.Event()
+        self._go_on = asyncio.Event()
+        self.started = asyncio.Event()
+        """Set once the first heartbeat is written and what a dead worker left has been taken back."""
+
+    # --- the whole life ---------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """No new claims from here on; `run` returns when what is in flight has ended or was given back."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Work until `stop`. Nothing is left in an in-work status by an orderly stop."""
+        await self._begin()
+        loops = [asyncio.create_task(self._keep(stage), name=stage.name) for stage in self._loops()]
+        if self._sends:
+            self.riders.start()
+        self.started.set()
+        try:
+            await self._stopping.wait()
+        finally:
+            await self._end(loops)
+
+    async def _begin(self) -> None:
+        means = self._means
+        await means.presence.insist(lambda: means.store.heartbeat(self._record))
+        await means.presence.insist(self._steer)
+        if self._restores and means.store.owned:
+            # One process owns this store: every claim found now belongs to a worker that died.
+            await means.presence.insist(lambda: self._restore_from(None))
+
+    def _loops(self) -> list[Stage]:
+        pace = self._pace
+        loops = [
+            Stage(name="heartbeat", every_ms=pace.heartbeat_ms, step=self._heartbeat, needs_store=False),
+            Stage(name="mend", every_ms=pace.news_ms, step=self._mend, needs_store=False),
+            Stage(name="steer", every_ms=pace.steer_ms, step=self._steer),
+            Stage(name="publish", every_ms=pace.publish_ms, step=self._publish),
+            *self._stages,
+        ]
+        if self._restores:
+            loops += [
+                Stage(name="restore", every_ms=pace.restore_interval_ms, step=self._restore),
+                Stage(name="expire", every_ms=pace.expire_ms, step=self._expire),
+            ]
+        if self._sends:
+            loops += [
+                Stage(name="feed", every_ms=0, step=self._feed),
+                Stage(name="fill", every_ms=pace.restore_interval_ms, step=self._fill),
+                Stage(name="news", every_ms=pace.news_ms, step=self._news),
+                Stage(name="refill", every_ms=pace.refill_ms, step=self._refill),
+                Stage(name="leases", every_ms=pace.lease_ms // 3, step=self._leases),
+                Stage(name="watch", every_ms=pace.steer_ms, step=self._watch, needs_store=False),
+                Stage(name="probe", every_ms=pace.news_ms, step=self._probe, needs_store=False),
+            ]
+        return loops
+
+    async def _keep(self, stage: Stage) -> None:
+        """Walk one step again and again. Its failure is told, and delays only itself."""
+        means = self._means
+        failures = 0
+        while True:
+            if stage.needs_store:
+                await means.presence.until_here()
+            pause = stage.every_ms / 1000
+            if stage.name in self._issued:
+                self._issued[stage.name].clear()
+            try:
+                if await stage.step():
+                    pause = 0.0
+                failures = 0
+            except StoreError as error:
+                means.presence.lost(error)
+                pause = max(pause, 0.03)
+            except Exception as error:  # noqa: BLE001  # a loop must outlive whatever one walk of it meets
+                failures += 1
+                pause = min(max(pause, 0.1) * 2**failures, LONGEST_PAUSE_SECONDS)
+                message = f"{stage.name} failed and is tried again in {pause:.1f} s"
+                part = "queue" if isinstance(error, QueueError) else stage.name
+                told = str(error) if isinstance(error, StaffettaError) else repr(error)
+                means.emit(Troubled(at=means.clock(), part=part, message=message, error=told))
+            await asyncio.sleep(pause)
+
+    async def _end(self, loops: Sequence[asyncio.Task[None]]) -> None:
+        pace, means = self._pace, self._means
+        beating = [task for task in loops if task.get_name() in ("heartbeat", "leases", "watch")]
+        others = [task for task in loops if task not in beating]
+        await _cancel(others)
+        left = self.riders.close()
+        with contextlib.suppress(QueueError):
+            await means.queue.postpone(left)
+        await self.riders.finish(pace.shutdown_grace_ms / 1000, 5.0)
+        await _cancel(beating)
+        with contextlib.suppress(StoreError):
+            await self.orphans.look()
+            await means.store.forget_worker(self.id)
+
+    # --- sending ----------------------------------------------------------------------------------------------
+
+    async def _feed(self) -> int:
+        """Bring riders and due jobs together, for as long as there is both."""
+        means, riders = self._means, self.riders
+        if self._paused_all:
+            self._go_on.clear()
+            await self._go_on.wait()
+            return 1
+        room = await riders.until_room()
+        await means.presence.until_here()
+        limit = means.routes.room()
+        if limit is not None:
+            # A transport on trial carries few: the others stay unclaimed, rather than claimed and given back.
+            room = min(room, limit - riders.in_flight)
+            if room < 1:
+                await asyncio.sleep(TRIAL_SECONDS)
+                return 1
+        jobs = await means.queue.take(room, now=means.clock(), lease_ms=self._pace.lease_ms)
+        if not jobs:
+            await means.queue.wait(IDLE_SECONDS)
+            return 1
+        if self._blocked or self._paused_companies or not means.routes.all_open:
+            jobs = await self._let_through(jobs)
+        if len(jobs) == 1 and jobs[0].suspect:
+            await riders.give_alone(jobs[0])
+        else:
+            riders.give(jobs)
+        return 1
+
+    async def _let_through(self, jobs: Sequence[Job]) -> list[Job]:
+        """Jobs of companies that may not send now go back unclaimed, and their company waits in the queue."""
+        sent: list[Job] = []
+        back: list[Job] = []
+        for job in jobs:
+            if self._may_send(job.company_id):
+                sent.append(job)
+            else:
+                back.append(job)
+                if job.company_id not in self._blocked:
+                    self._blocked.add(job.company_id)
+                    await self._means.queue.block(job.company_id)
+        if back:
+            await self._means.queue.postpone(back)
+        return sent
+
+    def _may_send(self, company_id: str) -> bool:
+        return company_id not in self._paused_companies and self._means.routes.open_for(company_id)
+
+    async def _review(self) -> None:
+        """Companies that may send again get their turns back."""
+        for company_id in [name for name in self._blocked if self._may_send(name)]:
+            self._blocked.discard(company_id)
+            await self._means.queue.unblock(company_id)
+
+    async def _fill(self) -> None:
+        await offer.fill(self._means.store, self._means.queue, now=self._means.clock())
+
+    async def _news(self) -> int:
+        return await offer.offer_news(self._means.store, self._means.queue, now=self._means.clock())
+
+    async def _refill(self) -> int:
+        await self._means.queue.until_hungry(IDLE_SECONDS)
+        return await offer.refill(self._means.store, self._means.queue, now=self._means.clock())
+
+    async def _leases(self) -> None:
+        means = self._means
+        ids = self.riders.ids()
+        if ids:
+            await means.queue.extend(ids, now=means.clock(), lease_ms=self._pace.lease_ms)
+
+    async def _watch(self) -> None:
+        self.riders.interrupt_overdue()
+
+    async def _probe(self) -> None:
+        self._means.routes.probe_due(now=self._means.clock())
+        await self._review()
+
+    # --- steering ---------------------------------------------------------------------------------------------
+
+    async def _steer(self) -> None:
+        """What operators changed: pauses and weights."""
+        means = self._means
+        pauses = await means.store.pauses()
+        await self._pause(pauses)
+        kept = await means.store.setting(WEIGHTS_SETTING)
+        weights = msgspec.json.decode(kept, type=dict[str, float]) if kept else {}
+        for company_id, weight in weights.items():
+            if self._weights.get(company_id) != weight:
+                self._weights[company_id] = weight
+                await means.queue.set_weight(company_id, weight)
+
+    async def _pause(self, pauses: Sequence[Pause]) -> None:
+        means = self._means
+        means.routes.pause(frozenset(pause.name for pause in pauses if pause.scope == "transport"))
+        self._paused_companies = frozenset(pause.name for pause in pauses if pause.scope == "company")
+        for company_id in self._paused_companies - self._blocked:
+            self._blocked.add(company_id)
+            await means.queue.block(company_id)
+        await self._review()
+        self._paused_all = any(pause.scope == "all" for pause in pauses)
+        if not self._paused_all:
+            self._go_on.set()
+
+    async def _publish(self) -> None:
+        """Figures that live in this process, for any command to show. Unchanged ones are written less often."""
+        means = self._means
+        now = means.monotonic()
+        depth = await means.queue.depth()
+        companies = sorted(await means.queue.figures(), key=lambda one: (-one.waiting, one.company_id))
+        figures = msgspec.json.encode(
+            {
+                "worker": {"id": self.id, "host": self._record.host, "pid": self._record.pid,
+                           "started_at": self._record.started_at, "done": self.riders.done,
+                           "in_flight": self.riders.in_flight},
+                "queue": depth,
+                "companies": companies[:1_000],
+                "breakers": means.routes.figures(),
+                "blocked": sorted(self._blocked)[:1_000],
+                **(self._figures() if self._figures else {}),
+            }
+        )  # fmt: skip
+        if figures == self._published and now - self._published_at < 5.0:
+            return
+        await means.store.publish(self.id, figures, means.clock())
+        self._published, self._published_at = figures, now
+
+    # --- who is dead, what is over ----------------------------------------------------------------------------
+
+    def tokens(self, stage: str) -> Callable[[], str]:
+        """Tokens for the claims of a stage: live until the walk that asked for them has ended."""
+        issued = self._issued.setdefault(stage, set())
+
+        def token() -> str:
+            made = self._means.new_token()
+            issued.add(made)
+            return made
+
+        return token
+
+    def _live(self, token: str) -> bool:
+        """Whether this process works under this claim now."""
+        return self.riders.live(token) or any(token in issued for issued in self._issued.values())
+
+    async def _heartbeat(self) -> None:
+        means = self._means
+        await means.store.heartbeat(msgspec.structs.replace(self._record, seen_at=means.clock()))
+        means.presence.found()
+
+    async def _mend(self) -> None:
+        """While the store is away, ask again and again; then remind the queue of everything."""
+        means = self._means
+        if means.presence.here:
+            return
+        outages = means.presence.outages
+        await means.presence.insist(self._heartbeat)
+        if means.presence.outages == outages:
+            self._here_since = means.monotonic()
+        await self._fill()
+
+    async def _restore(self) -> None:
+        """Take back what dead workers hold; on a shared store once everybody had time to show a heartbeat."""
+        means = self._means
+        await self.orphans.look()
+        settled_in = (
+            means.monotonic() - max(self._here_since, self._started_at) >= self._pace.dead_after_ms / 1000
+        )
+        if means.store.owned or settled_in:
+            await self._restore_from(self._pace.dead_after_ms)
+
+    async def _restore_from(self, dead_after_ms: int | None, workers: Sequence[str] = ()) -> int:
+        means = self._means
+        return await restore(
+            store=means.store, queue=means.queue, rulebook=means.rulebook, now=means.clock(), draw=means.draw,
+            emit=means.emit, live=self._live, dead_after_ms=dead_after_ms,
+            timeout_ms=self._pace.restore_timeout_ms, workers=workers,
+        )  # fmt: skip
+
+    async def restore_workers(self, workers: Sequence[str]) -> int:
+        """These workers are known to be dead: their claims are taken back now."""
+        return await self._restore_from(self._pace.dead_after_ms, workers)
+
+    async def _expire(self) -> int:
+        means = self._means
+        return await expire(
+            store=means.store, queue=means.queue, rulebook=means.rulebook, now=means.clock(), emit=means.emit
+        )
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
