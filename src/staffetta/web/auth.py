@@ -7,6 +7,7 @@ within one. Without keys the door is open to programs on this machine, and shut 
 from __future__ import annotations
 
 import asyncio
+import functools
 import ipaddress
 from collections.abc import Callable, Mapping, Sequence
 
@@ -131,6 +132,7 @@ def host_of(address: str) -> str:
     return address.partition(":")[0]
 
 
+@functools.lru_cache(256)
 def is_loopback(host: str) -> bool:
     if host.lower() in ("localhost", "localhost."):
         return True

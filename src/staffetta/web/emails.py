@@ -30,7 +30,8 @@ def _key(asked: Asked) -> str | None:
 
 
 async def hand_in(asked: Asked) -> Answer:
-    asked.queried()
+    if asked.query:
+        asked.queried()
     key = _key(asked)
     raw = await asked.body.json(asked.parts.body_bytes_max)
     kept = await asked.parts.desk.accept(raw, company_id=asked.company_id, key=key)

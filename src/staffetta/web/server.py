@@ -1,7 +1,7 @@
 """The HTTP server around the API: uvicorn inside our own process, with our signals, limits and patience.
 
-uvicorn bounds neither a request's headers nor the time that a caller takes over them; `_Connection` does. Times are
-kept by one look a second over all connections, so that a request in good time pays nothing for them.
+uvicorn bounds neither a request's headers nor the time that a caller takes over them; `_Connection` does. Times
+are kept by one look a second over all connections, so that a request in good time pays nothing for them.
 """
 
 from __future__ import annotations
@@ -174,9 +174,9 @@ async def serving(
     listener = listen(host, port)
     protocol = type("Connection", (_Connection,), {"patience": patience})
     config = uvicorn.Config(
-        cast("Any", app), http=protocol, ws="none", lifespan="off", log_config=None, log_level="error", access_log=False,
-        proxy_headers=False, server_header=False, backlog=BACKLOG, timeout_keep_alive=patience.idle_seconds,
-        timeout_graceful_shutdown=cast("int", grace_seconds),
+        cast("Any", app), http=protocol, ws="none", lifespan="off", log_config=None, log_level="error",
+        access_log=False, proxy_headers=False, server_header=False, backlog=BACKLOG,
+        timeout_keep_alive=patience.idle_seconds, timeout_graceful_shutdown=cast("int", grace_seconds),
     )  # fmt: skip
     server = _Server(config)
     running = asyncio.create_task(server.serve(sockets=[listener]))
