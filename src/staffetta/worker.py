@@ -17,8 +17,10 @@ from staffetta.flow.expire import expire
 from staffetta.flow.orphans import Orphans
 from staffetta.flow.restore import restore
 from staffetta.flow.riders import Riders
+from staffetta.mail import rescue
 from staffetta.mail.events import Troubled
-from staffetta.mail.message import Job, Pause, Value
+from staffetta.mail.lifecycle import Status
+from staffetta.mail.message import InWork, Job, Pause, Value
 from staffetta.mail.message import Worker as WorkerRecord
 
 WEIGHTS_SETTING = "weights"
@@ -26,6 +28,8 @@ WEIGHTS_SETTING = "weights"
 LONGEST_PAUSE_SECONDS = 30.0
 """How long a loop that fails again and again rests at most before its next try."""
 IDLE_SECONDS = 1.0
+LAST_SECONDS = 5.0
+"""How long outcomes may still be written once the grace of an orderly stop is over."""
 TRIAL_SECONDS = 0.01
 """How often it is looked whether a transport on trial has a place."""
 
@@ -55,6 +59,8 @@ class Stage(Value, frozen=True, kw_only=True):
     step: Callable[[], Awaitable[int | None]]
     """How many e-mails it handled; more than 0: it is walked again at once."""
     needs_store: bool = True
+    end: Callable[[], Awaitable[object]] | None = None
+    """Lets go of what the stage still holds, at an orderly stop."""
 
 
 class Worker:
@@ -86,7 +92,6 @@ class Worker:
         self.riders = Riders(means, count=pace.concurrency if sends else 0)
         self.orphans = Orphans(means)
         means.unsure = self.orphans.note
-        self._issued: dict[str, set[str]] = {}
         self._paused_all = False
         self._paused_companies: frozenset[str] = frozenset()
         self._blocked: set[str] = set()
@@ -158,8 +163,6 @@ class Worker:
             if stage.needs_store:
                 await means.presence.until_here()
             pause = stage.every_ms / 1000
-            if stage.name in self._issued:
-                self._issued[stage.name].clear()
             try:
                 if await stage.step():
                     pause = 0.0
@@ -184,7 +187,12 @@ class Worker:
         left = self.riders.close()
         with contextlib.suppress(QueueError):
             await means.queue.postpone(left)
-        await self.riders.finish(pace.shutdown_grace_ms / 1000, 5.0)
+        ends = [stage.end() for stage in self._stages if stage.end is not None]
+        finish = self.riders.finish(pace.shutdown_grace_ms / 1000, LAST_SECONDS)
+        for error in await asyncio.gather(finish, *ends, return_exceptions=True):
+            if isinstance(error, Exception):
+                message = "a part could not be ended in order; restore takes back what it held"
+                means.emit(Troubled(at=means.clock(), part="stop", message=message, error=repr(error)))
         await _cancel(beating)
         with contextlib.suppress(StoreError):
             await self.orphans.look()
@@ -319,20 +327,13 @@ class Worker:
 
     # --- who is dead, what is over ----------------------------------------------------------------------------
 
-    def tokens(self, stage: str) -> Callable[[], str]:
-        """Tokens for the claims of a stage: live until the walk that asked for them has ended."""
-        issued = self._issued.setdefault(stage, set())
-
-        def token() -> str:
-            made = self._means.new_token()
-            issued.add(made)
-            return made
-
-        return token
-
-    def _live(self, token: str) -> bool:
-        """Whether this process works under this claim now."""
-        return self.riders.live(token) or any(token in issued for issued in self._issued.values())
+    def _live(self, found: InWork) -> bool:
+        """Whether this process works on it now. A stage may hold claims beyond one step, but not for ever."""
+        if rescue.worker_of(found.claim.token) != self.id:
+            return False
+        if found.status is Status.PROCESSING:
+            return self.riders.live(found.claim.token)
+        return self._means.clock() - found.updated_at < self._pace.restore_timeout_ms
 
     async def _heartbeat(self) -> None:
         means = self._means

@@ -27,18 +27,18 @@ async def restore(
     now: Millis,
     draw: Callable[[], float],
     emit: Emit,
-    live: Callable[[str], bool],
+    live: Callable[[InWork], bool],
     dead_after_ms: int | None,
     timeout_ms: int,
     workers: Sequence[str] = (),
 ) -> int:
-    """Restore what is stuck, page by page; how many were moved. `live`: tokens this process works under now."""
+    """Restore what is stuck, page by page; how many were moved. `live`: this process works on it now."""
     restored = 0
     while True:
         page = await store.stuck(
             now=now, dead_after_ms=dead_after_ms, timeout_ms=timeout_ms, workers=workers, limit=PAGE
         )
-        found = [one for one in page if not live(one.claim.token)]
+        found = [one for one in page if not live(one)]
         moved = await restore_these(
             found, store=store, queue=queue, rulebook=rulebook, now=now, draw=draw, emit=emit
         )
