@@ -11,15 +11,14 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from staffetta.mail import breaker
-from staffetta.mail.attempt import BEFORE_MAIL, words
+from staffetta.mail.attempt import words
 from staffetta.mail.breaker import Breaker
 from staffetta.mail.events import BreakerMoved, Emit, Troubled
 from staffetta.mail.message import Delivery, Millis, Reply, Verdict
-from staffetta.mail.parts import counts_against
 from staffetta.transport.contract import Transport
 
-FIRST_LIMIT = 4
-"""E-mails at a time through a transport that has just come back."""
+FIRST_LIMIT = 32
+"""E-mails at a time through a transport that has just stood its trial."""
 FULL_LIMIT = 256
 """From here on it is taken to be as well as before."""
 PAUSED = "paused"
@@ -44,7 +43,7 @@ class Route:
 
     @property
     def open_for_mail(self) -> bool:
-        return not self.paused and self.breaker.state != "open"
+        return not self.paused and self.breaker.lets_through
 
     def wake(self) -> None:
         """Let those that wait look again."""
@@ -66,6 +65,7 @@ class Routes:
         clock: Callable[[], Millis],
         draw: Callable[[], float],
         emit: Emit,
+        judge: Callable[[Reply], Verdict],
     ) -> None:
         self._routes = {transport.name: Route(transport) for transport in transports}
         self._chain = tuple(self._routes[name] for name in chain)
@@ -75,6 +75,7 @@ class Routes:
         }
         self._clock = clock
         self._draw = draw
+        self._judge = judge
         self._emit = emit
         self.all_open = True
         """Every transport takes mail without a limit: nobody needs to look closer."""
@@ -90,7 +91,7 @@ class Routes:
     def pick(self, company_id: str, tried: Sequence[str] = ()) -> Route | None:
         """The first transport of the company's chain that takes mail now and was not tried in this attempt."""
         for route in self._chains.get(company_id, self._chain):
-            if not route.paused and route.breaker.state != "open" and route.name not in tried:
+            if not route.paused and route.breaker.state == "closed" and route.name not in tried:
                 return route
         return None
 
@@ -141,28 +142,20 @@ class Routes:
         """What the replies of one e-mail tell about the transport."""
         if route.breaker is breaker.CLOSED and route.limit is None and verdicts[0].action == "DELIVERED":
             return
-        for answer, verdict in zip(delivery.replies, verdicts, strict=True):
-            if counts_against(verdict):
-                self._failed(route, answer.reply, verdict)
-                return
-        self._set(route, breaker.went_well(route.breaker, now=self._clock()))
-        if route.limit is not None and route.breaker.state == "closed":
-            route.limit = route.limit + 1 if route.limit + 1 < FULL_LIMIT else None
-            route.wake()
-            self._look_closer()
-
-    def _failed(self, route: Route, reply: Reply, verdict: Verdict) -> None:
-        if route.limit is not None:
-            route.limit = max(1, route.limit // 2)
-        after = breaker.failed(
-            route.breaker,
-            now=self._clock(),
-            reason=words(reply),
-            at_once=verdict.action == "HOLD",
-            probe_suffices=reply.stage in BEFORE_MAIL,
-            draw=self._draw(),
+        # Trouble that reaches the transport comes first: it is there whatever else was said.
+        answer, verdict = max(
+            zip(delivery.replies, verdicts, strict=True), key=lambda pair: breaker.counts_against(pair[1])
         )
+        stood_trial = route.breaker.on_trial
+        now, draw = self._clock(), self._draw()
+        after = breaker.after_verdict(route.breaker, verdict, reason=words(answer.reply), now=now, draw=draw)
         self._set(route, after)
+        if after.on_trial:
+            self._limit(route, after.room)
+        elif stood_trial and after is breaker.CLOSED:
+            self._limit(route, FIRST_LIMIT)
+        elif route.limit is not None and verdict.action == "DELIVERED":
+            self._limit(route, route.limit + 1 if route.limit + 1 < FULL_LIMIT else None)
 
     def _set(self, route: Route, after: Breaker) -> None:
         before, route.breaker = route.breaker, after
@@ -170,7 +163,10 @@ class Routes:
             return
         reason = after.reason or before.reason
         self._emit(BreakerMoved(at=self._clock(), transport=route.name, state=after.state, reason=reason))
-        route.limit = FIRST_LIMIT if after.state == "closed" else 1
+        self._limit(route, after.room)
+
+    def _limit(self, route: Route, limit: int | None) -> None:
+        route.limit = limit
         route.wake()
         self._look_closer()
 
@@ -223,9 +219,8 @@ class Routes:
     def probe_due(self, *, now: Millis) -> None:
         """Begin the probes that are due. Each may take its time; there is one at a time for a transport."""
         for route in self._routes.values():
-            if route.paused or not breaker.probe_due(route.breaker, now=now):
-                continue
-            if route.probing is None or route.probing.done():
+            if not route.paused and breaker.probe_due(route.breaker, now=now):
+                self._set(route, breaker.begin_probe(route.breaker))
                 route.probing = asyncio.create_task(self._probe(route), name=f"probe {route.name}")
 
     async def _probe(self, route: Route) -> None:
@@ -235,9 +230,9 @@ class Routes:
             message = f"the probe of transport {route.name} broke; it is probed again"
             self._emit(Troubled(at=self._clock(), part="transport", message=message, error=repr(error)))
             reply = Reply(stage="connect", name="unexpected", text=f"{type(error).__name__}: {error}")
-        well = 200 <= reply.code < 300
-        after = breaker.probed(
-            route.breaker, now=self._clock(), well=well, reason=words(reply), draw=self._draw()
+        verdict = None if 200 <= reply.code < 300 else self._judge(reply)
+        after = breaker.after_probe(
+            route.breaker, verdict, reason=words(reply), now=self._clock(), draw=self._draw()
         )
         self._set(route, after)
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from staffetta.mail.breaker import counts_against
 from staffetta.mail.message import Attempt, Claim, Decision, Delivery, Millis, Verdict
 
 Next = Literal["", "split", "fallback"]
@@ -24,11 +25,6 @@ def next_part(delivery: Delivery, verdicts: Sequence[Verdict], *, another: bool)
     if another and not delivery.committed and any(counts_against(verdict) for verdict in verdicts):
         return "fallback"
     return ""
-
-
-def counts_against(verdict: Verdict) -> bool:
-    """Trouble of the transport or of the sender's account, not of one e-mail or its destination."""
-    return verdict.action == "HOLD" or (verdict.reach == "transport" and verdict.retry)
 
 
 def close_part(
