@@ -8,11 +8,12 @@ from typing import Any
 
 import msgspec
 
+from staffetta.mail import strict_json
 from staffetta.mail.events import Troubled
 from staffetta.mail.message import Filter, Value
 from staffetta.web import fields
 from staffetta.web.auth import Caller
-from staffetta.web.bodies import SMALL_BYTES_MAX, Body, strict_json
+from staffetta.web.bodies import SMALL_BYTES_MAX, Body
 from staffetta.web.cursors import Cursors
 from staffetta.web.fields import Field
 from staffetta.web.parts import Parts
@@ -74,7 +75,7 @@ class Asked:
     async def said(self, known: Sequence[Field], *, optional: bool = False) -> dict[str, Any]:
         """The fields of a small JSON body; with `optional` no body at all means an empty object."""
         raw = await self.body.json(SMALL_BYTES_MAX)
-        return fields.from_body({} if optional and not raw else strict_json(raw), known)
+        return fields.from_body({} if optional and not raw else strict_json.loads(raw), known)
 
     def our_fault(self, error: Exception) -> Problem:
         """Told to the operator with its place, to the caller without: an error's words may hold anything."""

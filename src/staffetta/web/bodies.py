@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import zlib
 from collections.abc import Mapping
-from typing import Any
 
 from staffetta.web.parts import Receive
 from staffetta.web.problems import RETRY_SOON, Problem
@@ -142,29 +140,6 @@ class Body:
         if self._held:
             self._budget.give_back(self._held)
             self._held = 0
-
-
-def strict_json(raw: bytes) -> Any:
-    """The value of a small JSON body. :raises Problem: no JSON, NaN, doubled names, nested too deeply."""
-    try:
-        return json.loads(raw.decode(), object_pairs_hook=_no_doubles, parse_constant=_no_constant)
-    except UnicodeDecodeError:
-        raise Problem("malformed", "the body is not UTF-8") from None
-    except RecursionError:
-        raise Problem("malformed", "the body is nested too deeply") from None
-    except ValueError as error:
-        raise Problem("malformed", f"the body is not JSON: {error}") from None
-
-
-def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name stands twice in one object")
-    return found
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
 
 
 def _too_large(bytes_max: int) -> Problem:

@@ -9,7 +9,7 @@ from staffetta.mail import shapes
 from staffetta.web.asked import JSON, Answer, Asked, answer
 from staffetta.web.fields import COMPANY, TRANSPORT
 from staffetta.web.parts import Figures, PartHealth
-from staffetta.web.problems import Headers, Problem, wrong_fields
+from staffetta.web.problems import Headers, Problem, told
 
 _TEXT: Headers = (
     (b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),
@@ -80,7 +80,7 @@ async def _scope(asked: Asked) -> tuple[str, str]:
     transport, company_id = values["transport"], values["company_id"]
     if transport and company_id:
         problem = "name a transport or a company, not both"
-        raise wrong_fields([FieldProblem("transport", problem), FieldProblem("company_id", problem)])
+        raise told([FieldProblem("transport", problem), FieldProblem("company_id", problem)])
     if asked.company_id is not None and company_id != asked.company_id:
         detail = f'this key may pause only its own company: send {{"company_id": "{asked.company_id}"}}'
         raise Problem("not-allowed", detail)

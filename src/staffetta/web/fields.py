@@ -13,10 +13,12 @@ from urllib.parse import parse_qsl
 
 from staffetta.errors import FieldProblem
 from staffetta.flow.operate import MANY_MAX
+from staffetta.mail import strict_json
 from staffetta.mail.lifecycle import Status
 from staffetta.mail.message import Filter, Value
+from staffetta.mail.problems import shown
 from staffetta.web.cursors import LENGTH_MAX as CURSOR_MAX
-from staffetta.web.problems import wrong_fields, wrong_query
+from staffetta.web.problems import told, wrong_query
 
 PAGE_DEFAULT = 50
 PAGE_MAX = 500
@@ -199,7 +201,7 @@ def from_query(query: bytes, fields: Sequence[Field]) -> dict[str, Any]:
         else:
             found[name] = int(text) if name == "limit" and _WHOLE.fullmatch(text) else text
     values, problems = _read(found, fields)
-    problems += [FieldProblem(_shown(name), "stands more than once") for name in sorted(doubled)]
+    problems += [FieldProblem(shown(name), "stands more than once") for name in sorted(doubled)]
     if problems:
         raise wrong_query(problems)
     return values
@@ -208,10 +210,10 @@ def from_query(query: bytes, fields: Sequence[Field]) -> dict[str, Any]:
 def from_body(body: Any, fields: Sequence[Field]) -> dict[str, Any]:
     """The values of a JSON body. :raises Problem: naming every wrong field."""
     if not isinstance(body, dict):
-        raise wrong_fields([FieldProblem("body", "must be a JSON object")])
+        raise told([FieldProblem(strict_json.WHOLE, "must be a JSON object")])
     values, problems = _read(cast("dict[str, Any]", body), fields)
     if problems:
-        raise wrong_fields(problems)
+        raise told(problems)
     return values
 
 
@@ -219,7 +221,7 @@ def _read(found: Mapping[str, Any], fields: Sequence[Field]) -> tuple[dict[str, 
     known = {field.name: field for field in fields}
     values: dict[str, Any] = {field.name: field.default for field in fields}
     problems = [
-        FieldProblem(_shown(name), f"is not known here; known are {', '.join(known) or 'none'}")
+        FieldProblem(shown(name), f"is not known here; known are {', '.join(known) or 'none'}")
         for name in found
         if name not in known
     ][:20]
@@ -233,11 +235,6 @@ def _read(found: Mapping[str, Any], fields: Sequence[Field]) -> tuple[dict[str, 
     if since is not None and until is not None and since > until:
         problems.append(FieldProblem("since", "must not be later than until"))
     return values, problems
-
-
-def _shown(name: str) -> str:
-    """A name that the caller chose, fit to be shown."""
-    return "".join(c if c.isprintable() else "?" for c in name[:64]) or "(empty)"
 
 
 def as_filter(values: Mapping[str, Any]) -> Filter:

@@ -23,6 +23,7 @@ from staffetta.errors import (
     StoreError,
     StoreUnusable,
 )
+from staffetta.mail import strict_json
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
@@ -83,7 +84,10 @@ class Problem(Exception):
         return msgspec.json.encode(self.shape())
 
 
-def wrong_fields(errors: Sequence[FieldProblem]) -> Problem:
+def told(errors: Sequence[FieldProblem]) -> Problem:
+    """Wrong fields, or a text that cannot be read at all."""
+    if all(field == strict_json.WHOLE for field, _ in errors):
+        return Problem("malformed", "; ".join(problem for _, problem in errors), errors=errors)
     return Problem("wrong-fields", _named(errors), errors=errors)
 
 
@@ -114,7 +118,7 @@ def of(error: Exception) -> Problem | None:
     if isinstance(error, Problem):
         return error
     if isinstance(error, PayloadError):
-        return wrong_fields(error.problems)
+        return told(error.problems)
     if isinstance(error, NotFound):
         return no_such_thing()
     for known, kind, words, headers in _KINDS:
