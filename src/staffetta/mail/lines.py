@@ -6,7 +6,8 @@ Pure: a line counts and decides, `flow/report.py` makes the calls. Nothing here 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+from typing import Generic, TypeVar
 
 from staffetta.mail import report
 from staffetta.mail.message import Millis, ReportClaim
@@ -19,41 +20,51 @@ LONGEST_PAUSE_MS = 60_000
 UNPROVEN_CALLS = 2
 """At a time, while a receiver has not answered well yet: unknown ones cannot take every place."""
 
+Repeat = TypeVar("Repeat")
 
-class Line:
-    """E-mails whose owner is told by calls to one URL."""
 
-    def __init__(self, receiver: Receiver, *, calls_max: int) -> None:
-        self.receiver = receiver
-        self.calls = 0
-        """Calls that are being made, or whose turn to be made has come."""
-        self.waiting = 0
+class Line(Generic[Repeat]):
+    """What is to be told by calls to one URL: e-mails, and calls that are to be made once more (`Repeat`)."""
+
+    def __init__(self, *, company_id: str, trusted: bool, calls_max: int) -> None:
+        self.company_id = company_id
+        """Of its first e-mail: whose places its calls take, where a payload named the URL."""
+        self.trusted = trusted
+        self.callers = 0
+        """Callers at work; whoever counts one in counts it out."""
+        self.size = 0
+        """E-mails that wait here."""
+        self.repeats: deque[Repeat] = deque()
         self._calls_max = calls_max
-        self._groups: dict[Hashable, deque[tuple[Millis, ReportClaim]]] = {}
+        self._groups: dict[Hashable, deque[tuple[Millis, ReportClaim, Receiver]]] = {}
         self._proven = False
         self._failures = 0
+        self._open = False
         self._pause_ms = FIRST_PAUSE_MS
         self._held_until: Millis = 0
-        self._open = False
 
     # ------------------------------------------------------------------------------------------ who waits
 
-    def add(self, claim: ReportClaim, *, now: Millis) -> None:
-        self._groups.setdefault(report.group(claim), deque()).append((now, claim))
-        self.waiting += 1
+    def add(self, claim: ReportClaim, receiver: Receiver, *, now: Millis) -> None:
+        self._groups.setdefault(report.group(claim), deque()).append((now, claim, receiver))
+        self.size += 1
 
-    def take(self, batch_max: int) -> list[ReportClaim]:
+    @property
+    def waiting(self) -> int:
+        """Calls that could be made now, at most."""
+        return self.size + len(self.repeats)
+
+    def take(self, batch_max: int) -> tuple[Sequence[ReportClaim], Receiver]:
         """The e-mails of the next call: of the group whose turn it is, oldest first. The others move up."""
-        if not self._groups:
-            return []
         key = next(iter(self._groups))
         group = self._groups.pop(key)
-        kept = report.kept_batch(group[0][1]) is not None
-        taken = [group.popleft()[1] for _ in range(len(group) if kept else min(batch_max, len(group)))]
+        _, first, receiver = group[0]
+        count = len(group) if report.kept_batch(first) is not None else min(batch_max, len(group))
+        taken = [group.popleft()[1] for _ in range(count)]
         if group:
             self._groups[key] = group  # at the end: companies that share a receiver take turns
-        self.waiting -= len(taken)
-        return taken
+        self.size -= count
+        return taken, receiver
 
     def take_older(self, than: Millis) -> list[ReportClaim]:
         """Those that have waited since before then: their claims are not held for ever."""
@@ -63,19 +74,14 @@ class Line:
                 old.append(group.popleft()[1])
             if not group:
                 del self._groups[key]
-        self.waiting -= len(old)
+        self.size -= len(old)
         return old
 
     # ------------------------------------------------------------------------------------------ how many, when
 
-    def may_call(self, *, now: Millis) -> bool:
-        """Whether one more call may begin: somebody waits, there is a place, and the line is not held back."""
-        return self.waiting > 0 and self.calls < self.places and self.pause_ms(now=now) == 0
-
-    @property
-    def places(self) -> int:
-        """Calls at a time: one while the breaker is open, to ask; few until the receiver has answered well."""
-        if self._open:
+    def places(self, *, now: Millis) -> int:
+        """Callers at a time: one while it is held back or its breaker open, few until it has answered well."""
+        if self._open or now < self._held_until:
             return 1
         return self._calls_max if self._proven else min(UNPROVEN_CALLS, self._calls_max)
 

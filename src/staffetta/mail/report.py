@@ -11,6 +11,7 @@ import hashlib
 import hmac
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Literal, TypeAlias
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -215,6 +216,12 @@ def outcome(told: Told, tries: int, rules: ReportRules) -> Outcome:
 def is_down(told: Told) -> bool:
     """Whether the receiver itself is in trouble: then its other calls wait, and nobody else's."""
     return told.of_receiver and (told.status in (0, 429) or told.status >= 500)
+
+
+def place(url: str) -> str:
+    """A URL as it may be shown: without its path, in which a secret may stand."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname or ''}" + (f":{parts.port}" if parts.port else "")
 
 
 def exhausted(claim: ReportClaim, rules: ReportRules, *, now: Millis) -> bool:
