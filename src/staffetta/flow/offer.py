@@ -1,6 +1,6 @@
-"""Reminds the queue of what is due in the store: all of it at the start, the rest as it comes, company by company.
+"""Reminds the queue of what is due in the store: at the start, as it comes, and company by company.
 
-Offering is idempotent and never needed for safety: whatever is missed here is found again by `refill` or `fill`.
+Offering is idempotent and never needed for safety: what is missed here is found again by `refill` or `fill`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ NEWS_MAX = 2_000
 
 
 async def fill(store: Store, queue: Queue, *, now: Millis) -> int:
-    """Offer the head of every company's line, so that none hides behind another's backlog. How many found room."""
-    offered = 0
+    """Tell the queue which companies have work, so that none hides behind another's backlog, and bring the head
+    of each line that is short here. How many found room."""
     for company_id in await store.waiting_companies(now=now):
-        offered += await _top_up(store, queue, company_id, None, now=now)
-    return offered
+        await queue.full(company_id, more=True)
+    return await refill(store, queue, now=now)
 
 
 async def refill(store: Store, queue: Queue, *, now: Millis) -> int:
-    """Bring more for the companies whose line here runs low while the store holds more."""
+    """Bring more for the companies whose line here runs low while the store holds more, the neediest first."""
     offered = 0
     for company_id, last in (await queue.hungry()).items():
         offered += await _top_up(store, queue, company_id, last, now=now)
@@ -31,10 +31,11 @@ async def refill(store: Store, queue: Queue, *, now: Millis) -> int:
 
 
 async def _top_up(store: Store, queue: Queue, company_id: str, last: Job | None, *, now: Millis) -> int:
-    jobs = await store.waiting(company_id, now=now, limit=PAGE, after=last)
-    refused = await queue.offer(jobs) if jobs else []
-    await queue.full(company_id, more=bool(refused) or len(jobs) == PAGE)
-    return len(jobs) - len(refused)
+    limit = min(PAGE, await queue.room(company_id))
+    if limit < 1:
+        return 0
+    jobs = await store.waiting(company_id, now=now, limit=limit, after=last)
+    return await queue.stock(company_id, jobs, after=last, more=len(jobs) >= limit)
 
 
 async def offer_news(store: Store, queue: Queue, *, now: Millis) -> int:
