@@ -55,15 +55,15 @@ def mailbox(text: str) -> Mailbox:
 
 
 def _display_name(text: str) -> str:
+    """The name without its quotes; runs of spaces mean no more than one."""
     quoted = _QUOTED.fullmatch(text)
     if quoted:
-        return re.sub(r"\\(.)", r"\1", quoted.group(1))
-    unfit = _UNFIT_BARE.search(text)
-    if unfit:
+        text = re.sub(r"\\(.)", r"\1", quoted.group(1))
+    elif unfit := _UNFIT_BARE.search(text):
         raise AddressError(
             f"has {unfit.group()!r} in its display name; put the name in double quotes, one address each"
         )
-    return text
+    return re.sub(" {2,}", " ", text.strip(" "))
 
 
 def envelope_address(text: str) -> str:

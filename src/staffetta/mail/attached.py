@@ -94,6 +94,8 @@ def _file(field: str, path: str, name: Any, problems: Problems, name_field: str 
     if not 1 <= len(path) <= PATH_MAX:
         problems.add(field, f"must have 1 to {PATH_MAX} characters, has {len(path)}")
         return None
+    if control := control_in(path):
+        problems.add(field, f"holds a control character ({control})")
     named = _name(name_field or field, name, problems)
     return AttachedFile(path=path, name=named)
 

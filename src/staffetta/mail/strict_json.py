@@ -1,12 +1,14 @@
 """JSON as a stranger may send it: everything that two readers could understand differently is refused.
 
-Duplicate keys, NaN and Infinity, invalid UTF-8, lone surrogates, endless nesting and endless numbers are named;
-nothing a stranger sends ends in another exception than `PayloadError`.
+Duplicate keys, NaN and Infinity, invalid UTF-8, endless nesting and endless numbers are named; nothing a stranger
+sends ends in another exception than `PayloadError`. Half a surrogate pair (`"\\ud800"`) is left to the checks of the
+field that has it, which can name it.
 """
 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import msgspec
@@ -36,21 +38,15 @@ def loads(raw: bytes) -> Any:
     except UnicodeDecodeError as error:
         refuse(f"is not valid UTF-8 (byte {error.start}); send JSON in UTF-8", cause=error)
     try:
-        value = _DECODER.decode(text)
-        if "\\ud" in text or "\\uD" in text:
-            # Halves of a surrogate pair are usual in escaped JSON; alone they are no character.
-            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        return _DECODER.decode(text)
     except _Duplicate:
         _name_duplicates(text)
     except RecursionError as error:
         refuse("is nested too deeply", cause=error)
-    except UnicodeEncodeError as error:
-        refuse(r"has half of a surrogate pair (\ud800 to \udfff alone), which is no character", cause=error)
     except json.JSONDecodeError as error:
         refuse(f"is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}", cause=error)
     except ValueError as error:
         refuse(f"has a number that JSON does not know: {error}", cause=error)
-    return value
 
 
 def elements(raw: bytes, *, at_most: int) -> list[bytes]:
@@ -104,7 +100,8 @@ def _name_duplicates(text: str) -> NoReturn:
             seen.add(key)
         return dict(pairs)
 
-    json.JSONDecoder(object_pairs_hook=note, parse_constant=_no_constant).decode(text)
+    with suppress(ValueError, RecursionError):  # what else is wrong with it is told when these are mended
+        json.JSONDecoder(object_pairs_hook=note, parse_constant=_no_constant).decode(text)
     raise PayloadError(
         [FieldProblem(key, "stands twice in the same object; send it once") for key in list(twice)[:_NAMED_MAX]]
     )
