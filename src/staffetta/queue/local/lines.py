@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from staffetta.mail.fairness import Member, Turns, Weights
 from staffetta.mail.limiter import Limit, Window
 from staffetta.mail.message import Job, Millis
-from staffetta.queue.line import Line
+from staffetta.queue.local.line import Line
 
 HUNGRY_MAX = 100
 """Companies named by one `hungry`."""

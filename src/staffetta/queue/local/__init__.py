@@ -20,7 +20,7 @@ from staffetta.mail.fairness import (
 from staffetta.mail.limiter import Limit, Window
 from staffetta.mail.message import Job, Millis
 from staffetta.queue.contract import CompanyFigures, Depth
-from staffetta.queue.lines import Company, Lines
+from staffetta.queue.local.lines import Company, Lines
 
 WAITING_MAX = 100_000
 """Waiting jobs in all: some 50 MB. Each company may have 2 × batch_max whatever the others have."""
