@@ -57,7 +57,7 @@ class RecipientReply(Value, frozen=True, kw_only=True, array_like=True):
 
 
 class Delivery(Value, frozen=True, kw_only=True):
-    """All that one call of a transport brought: one reply for each recipient that was handed in, in their order."""
+    """All that one call of a transport brought: a reply for each recipient that was handed in, in order."""
 
     transport: str
     replies: tuple[RecipientReply, ...]
@@ -109,6 +109,11 @@ class Decision(Value, frozen=True, kw_only=True, array_like=True):
     draw: float = 0.0
     delay_ms: int = 0
     next_at: Millis = 0
+    figures: tuple[int, int, int] | None = None
+    """The policy's first delay, cap and attempts, as they held for this e-mail; None: it was not asked."""
+    at: Millis = 0
+    not_before: Millis = 0
+    """When an open breaker or an attempt in doubt let it go again, whatever the policy said; 0: nothing did."""
 
 
 # ------------------------------------------------------------------------------------------------ e-mails
