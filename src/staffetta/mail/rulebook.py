@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import msgspec
 
 from staffetta.mail import backoff
-from staffetta.mail.attempt import DEAD_LETTER_TTL_MS, Rules
+from staffetta.mail.attempt import Rules
 from staffetta.mail.backoff import Policy
+from staffetta.mail.deadletter import TTL_MS
 from staffetta.mail.message import NO_OPTIONS, InDoubtPolicy, Options, RetryLimits, Value
 
 
@@ -30,7 +31,7 @@ class RuleBook:
         policy: Policy,
         in_doubt: InDoubtPolicy = "resend",
         in_doubt_delay_ms: int = 900_000,
-        dead_letter_ttl_ms: int = DEAD_LETTER_TTL_MS,
+        dead_letter_ttl_ms: int = TTL_MS,
         callback_url: str | None = None,
         companies: Mapping[str, CompanyRules] | None = None,
     ) -> None:
