@@ -1,8 +1,8 @@
 """A payload as the bytes of a message: composed once, so that every attempt sends the same.
 
-By hand, because these few shapes are all there is, because it is a hundred times faster than the standard library,
-and because some releases of that let a subject write headers of its own. Its parser is the judge in the tests; the
-final bytes are looked at here as well, every time.
+By hand, because these few shapes are all there is, because it is some fifty times faster than the standard
+library, and because some releases of that let a subject write headers of its own. Its parser is the judge in the
+tests; the final bytes are looked at here as well, every time.
 
     text | html | alternative(text, html) | mixed(one of these, attachment …)
 """
@@ -118,9 +118,11 @@ def _look_at(names: Sequence[str], head: str, body: bytes) -> None:
     """
     ends = head.count("\r\n")
     assert ends == head.count("\n") == head.count("\r"), "a bare line end in the headers"
-    lines = head.split("\r\n")
-    assert max(map(len, lines)) <= headers.LINE_MAX, "a header line is too long"
-    begun = [line.partition(":")[0] for line in lines if line[:1] != " "]
+    rows = head.split("\r\n")
+    assert max(map(len, rows)) <= headers.LINE_MAX, "a header line is too long"
+    begun = [line.partition(":")[0] for line in rows if line[:1] != " "]
     assert begun == [*names, ""], "the headers are not those that were meant"
-    ends = body.translate(None, _PRINTABLE)
-    assert ends == b"\r\n" * (len(ends) // 2), "something else than printable ASCII and whole lines in the body"
+    others = body.translate(None, _PRINTABLE)
+    assert others == b"\r\n" * (len(others) // 2), (
+        "something else than printable ASCII and whole lines in the body"
+    )

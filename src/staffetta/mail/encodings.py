@@ -1,6 +1,6 @@
 """Bodies as ASCII lines: quoted-printable where most can be read as it is, base64 for the rest (RFC 2045).
 
-Whatever goes in, what comes out has CRLF line ends only, no line over 76 characters and nothing that is not ASCII.
+Whatever goes in, what comes out has CRLF line ends only, no line over 76 characters and only ASCII.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def text_body(text: str, *, last: bool) -> tuple[str, bytes]:
         different = set(others)
         if len(unusual) * 6 > len(data) or len(different) > _DIFFERENT_MAX:
             return "base64", base64_lines(data.replace(b"\n", b"\r\n"))
-        # "=" first, for the others bring new ones. Few different bytes are unusual: replacing runs at C's speed.
+        # "=" first, for the others bring new ones. Few different bytes are unusual: this is fast.
         if len(others) < len(unusual):
             data = data.replace(b"=", b"=3D")
         for byte in different:

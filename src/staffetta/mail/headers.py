@@ -26,7 +26,6 @@ _RUN_BYTES = 600
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _ENCODED_WORD = re.compile(r"=\?([^?\s]{1,80})\?([bBqQ])\?([^?]*)\?=")
 _ATOMS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?: [A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
-_WITH_SPACE = re.compile(r"[^ ]* |[^ ]+")
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+^_`{|}~.-]+")
 
 
@@ -114,29 +113,34 @@ def _encoded_word(data: bytes) -> str:
     return f"=?utf-8?b?{b2a_base64(data, newline=False).decode('ascii')}?="
 
 
-def _encoded_phrase(text: str) -> str:
-    """A display name as RFC 2047 words that end where words end.
+def _encoded_phrase(text: str) -> list[str]:
+    """A display name that needs encoding, cut where a line may be folded.
 
-    Readers differ on whether the space between two encoded words counts in a name (Python's own did until 3.13):
-    cut behind a space, the name comes out right with both. A longer run without a space stays one word, over the
-    75 characters of the RFC, for that harms fewer readers than a space inside it.
+    Two encoded words never stand side by side: readers differ on whether the space between them counts in a name
+    (Python's own did until 3.13). So plain words stay plain, and what stands between them is one word, in the rare
+    case over the 75 characters of RFC 2047, for that harms fewer readers than a space too many.
     """
-    words: list[str] = []
-    held = b""
-    for piece in _WITH_SPACE.findall(text):
-        data = piece.encode("utf-8")
-        if held and len(held) + len(data) > _WORD_BYTES:
-            words.append(_encoded_word(held))
-            held = b""
-        held += data
-        while len(held) > _RUN_BYTES:
-            end = _RUN_BYTES
-            while held[end] & 0xC0 == 0x80:
-                end -= 1
-            words.append(_encoded_word(held[:end]))
-            held = held[end:]
-    words.append(_encoded_word(held))
-    return _FOLD.join(words)
+    data = text.encode("utf-8")
+    if len(data) <= _WORD_BYTES:
+        return [_encoded_word(data)]
+    pieces: list[str] = []
+    run: list[str] = []
+    for word in text.split(" "):
+        if _ATOMS.fullmatch(word) and "=?" not in word:
+            if run:
+                pieces.append(_encoded_run(run))
+                run = []
+            pieces.append(word)
+        else:
+            run.append(word)
+    if run:
+        pieces.append(_encoded_run(run))
+    return pieces
+
+
+def _encoded_run(words: list[str]) -> str:
+    data = " ".join(words).encode("utf-8")
+    return _encoded_word(data) if len(data) <= _RUN_BYTES else encoded_words(data.decode("utf-8"), room=0)
 
 
 def mailboxes(name: str, people: Sequence[Mailbox]) -> str:
@@ -164,15 +168,15 @@ def _pieces(person: Mailbox) -> list[str]:
     """One mailbox, cut where a line may be folded."""
     if not person.name:
         return [person.address]
-    return [*_phrase(person.name).split(_FOLD), f"<{person.address}>"]
+    return [*_phrase(person.name), f"<{person.address}>"]
 
 
-def _phrase(name: str) -> str:
+def _phrase(name: str) -> list[str]:
     if name.isascii() and len(name) <= LINE - 16 and "=?" not in name:
         if _ATOMS.fullmatch(name):
-            return name
+            return [name]
         if name == name.strip():
-            return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+            return ['"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"']
     return _encoded_phrase(name)
 
 

@@ -1,8 +1,8 @@
 """JSON as a stranger may send it: everything that two readers could understand differently is refused.
 
-Duplicate keys, NaN and Infinity, invalid UTF-8, endless nesting and endless numbers are named; nothing a stranger
-sends ends in another exception than `PayloadError`. Half a surrogate pair (`"\\ud800"`) is left to the checks of the
-field that has it, which can name it.
+Duplicate keys, NaN and Infinity, invalid UTF-8, endless nesting and endless numbers are named; nothing a
+stranger sends ends in another exception than `PayloadError`. Half a surrogate pair (`"\\ud800"`) is left to the
+checks of the field that has it, which can name it.
 """
 
 from __future__ import annotations
