@@ -139,11 +139,18 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.ready = asyncio.Event()
+        self.leaving = asyncio.Event()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """The worker owns the signals."""
         yield
+
+    async def main_loop(self) -> None:
+        """Once a second for the Date header; uvicorn's own looks ten times a second whether to end."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.leaving.wait(), 1.0)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -192,6 +199,7 @@ async def serving(
         looking.cancel()
         ready.cancel()
         server.should_exit = True
+        server.leaving.set()
         await running
 
 
