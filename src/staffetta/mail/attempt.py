@@ -184,9 +184,22 @@ def after_attempt(
             ),
             callback_due=rules.callback_due,
         )
-    sorted_out = _sort_out(claim, delivery, verdicts, rules)
     end = _End(claim=claim, delivery=delivery, rules=rules, now=now, committed_at=committed_at)
-    return _decide(sorted_out, end, draw)
+    if len(verdicts) == 1 and _is_deferred(delivery.replies[0].reply, verdicts[0], claim, rules.policy):
+        # One recipient and an ordinary "not now": the same as below, without sorting anything out.
+        reply, attempts = delivery.replies[0].reply, claim.attempts + 1
+        decision = decide(reply, verdicts[0], rules.policy, attempt=attempts, draw=draw, at=now)
+        return _again(end, Cause.DEFERRED, decision, left=claim.recipients)
+    return _decide(_sort_out(claim, delivery, verdicts, rules), end, draw)
+
+
+def _is_deferred(reply: Reply, verdict: Verdict, claim: Claim, policy: Policy) -> bool:
+    return (
+        verdict.retry
+        and not verdict.in_doubt
+        and not spends_no_attempt(reply, verdict)
+        and claim.attempts + 1 < limit_of(verdict, policy)
+    )
 
 
 class _Sorted(msgspec.Struct, kw_only=True):
@@ -239,17 +252,19 @@ def _decide(found: _Sorted, end: _End, draw: float) -> Transition:
         answer, verdict = found.doubtful[0]
         due = (end.committed_at or now) + rules.in_doubt_delay_ms
         decision = decide_resend(answer.reply, verdict, attempt=attempts, at=now, not_before=due)
-        return _again(end, found, Cause.IN_DOUBT, decision, left=[*found.doubtful, *found.waiting])
+        left = _addresses([*found.doubtful, *found.waiting])
+        return _again(end, Cause.IN_DOUBT, decision, left=left, found=found)
     free = [pair for pair in found.waiting if spends_no_attempt(pair[0].reply, pair[1])]
     if free:
-        return _again(end, found, Cause.HELD, _held(free[0], end, draw), left=found.waiting)
+        decision = _held(free[0], end, draw)
+        return _again(end, Cause.HELD, decision, left=_addresses(found.waiting), found=found)
     given_up = [pair for pair in found.waiting if attempts >= limit_of(pair[1], rules.policy)]
     found.settled.extend(_state(answer, "given-up") for answer, _ in given_up)
-    left = [pair for pair in found.waiting if attempts < limit_of(pair[1], rules.policy)]
-    if left:
-        answer, verdict = max(left, key=lambda pair: pair[1].min_delay_ms)
+    going_on = [pair for pair in found.waiting if attempts < limit_of(pair[1], rules.policy)]
+    if going_on:
+        answer, verdict = max(going_on, key=lambda pair: pair[1].min_delay_ms)
         decision = decide(answer.reply, verdict, rules.policy, attempt=attempts, draw=draw, at=now)
-        return _again(end, found, Cause.DEFERRED, decision, left=left)
+        return _again(end, Cause.DEFERRED, decision, left=_addresses(going_on), found=found)
     return _over(found, end, given_up)
 
 
@@ -271,11 +286,17 @@ def _held(pair: _Pair, end: _End, draw: float) -> Decision:
     return decide(answer.reply, verdict, backoff.GATEWAY, attempt=tries, draw=draw, at=now)
 
 
-def _again(end: _End, found: _Sorted, cause: Cause, decision: Decision, *, left: Sequence[_Pair]) -> Transition:
+def _addresses(pairs: Sequence[_Pair]) -> tuple[str, ...]:
+    return tuple(answer.address for answer, _ in pairs)
+
+
+def _again(
+    end: _End, cause: Cause, decision: Decision, *, left: tuple[str, ...], found: _Sorted | None = None
+) -> Transition:
     """Back to READY, for those who are left. A HOLD counts nothing, unless somebody came into doubt."""
     claim = end.claim
-    counted = cause is not Cause.HELD or bool(found.doubtful)
-    addresses = tuple(answer.address for answer, _ in left)
+    doubtful = found is not None and bool(found.doubtful)
+    counted = cause is not Cause.HELD or doubtful
     return Transition(
         id=claim.id,
         ref=claim.ref,
@@ -287,9 +308,9 @@ def _again(end: _End, found: _Sorted, cause: Cause, decision: Decision, *, left:
         reason=words(decision.reply),
         due_at=decision.next_at,
         attempts=claim.attempts + counted,
-        doubts=claim.doubts + bool(found.doubtful),
-        settled=None if len(found.settled) == len(claim.settled) else tuple(found.settled),
-        recipients=None if addresses == claim.recipients else addresses,
+        doubts=claim.doubts + doubtful,
+        settled=tuple(found.settled) if found and len(found.settled) > len(claim.settled) else None,
+        recipients=None if left == claim.recipients else left,
         attempt=_closed(end, decision, counted=counted),
     )
 
