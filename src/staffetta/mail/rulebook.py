@@ -35,6 +35,7 @@ class RuleBook:
         callback_url: str | None = None,
         companies: Mapping[str, CompanyRules] | None = None,
     ) -> None:
+        self._policy = policy
         self._default = Rules(
             policy=policy,
             in_doubt=in_doubt,
@@ -48,19 +49,30 @@ class RuleBook:
     def _of_company(self, company: CompanyRules) -> Rules:
         return msgspec.structs.replace(
             self._default,
-            policy=backoff.with_limits(self._default.policy, company.limits),
+            policy=backoff.with_limits(self._policy, company.limits),
             callback_due=self._default.callback_due or company.callback_url is not None,
         )
 
     def rules_for(self, company_id: str, options: Options) -> Rules:
         rules = self._made.get(company_id, self._default)
-        if options is NO_OPTIONS or options == NO_OPTIONS:
+        if options is NO_OPTIONS:
+            return rules
+        if options.limits is None and options.in_doubt is None and options.callback_url is None:
             return rules
         return msgspec.structs.replace(
             rules,
-            policy=backoff.with_limits(rules.policy, options.limits),
+            policy=self.policy_for(company_id, options),
             in_doubt=options.in_doubt or rules.in_doubt,
             callback_due=rules.callback_due or options.callback_url is not None,
+        )
+
+    def policy_for(self, company_id: str, options: Options) -> Policy:
+        """The curve of one e-mail: its own limits over its company's, field by field, over the settings'."""
+        if options.limits is None:
+            return self._made.get(company_id, self._default).policy
+        company = self._companies.get(company_id)
+        return backoff.with_limits(
+            self._policy, backoff.over(options.limits, company.limits if company else None)
         )
 
     def transports_for(self, company_id: str) -> tuple[str, ...]:
