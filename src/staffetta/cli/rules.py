@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import click
 import msgspec
 
+from staffetta import app
 from staffetta.cli.terminal import json_option, print_json, settings, table
 from staffetta.config.kinds import shown_duration
 from staffetta.errors import FieldProblem, PayloadError
@@ -16,8 +16,7 @@ from staffetta.mail import backoff, explain, verdict
 
 def _rules(context: click.Context) -> verdict.Table:
     """The rules in force: the operator's own file first."""
-    own = settings(context).transport.rules_file
-    return verdict.DEFAULT if own is None else verdict.packaged(first=Path(own).read_text(encoding="utf-8"))
+    return app.table_for(settings(context))
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
@@ -70,7 +69,8 @@ def _explain_lines(rules: verdict.Table) -> None:
 def backoff_command(context: click.Context, name: str | None, as_json: bool) -> None:
     """The delays of a retry policy: base, least and most, after each failed attempt."""
     found = settings(context)
-    policy = backoff.POLICIES[name] if name else backoff.in_force(found.retry.policy, found.profile)
+    in_force = "worker-development" if found.profile == "development" else found.retry.policy
+    policy = backoff.POLICIES[name or in_force]
     rows = backoff.table(policy)
     if as_json:
         print_json(rows)
