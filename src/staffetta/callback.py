@@ -17,7 +17,7 @@ _key = functools.lru_cache(maxsize=4_096)(report.signing_key)
 
 
 class Caller:
-    """Posts to receivers: through `trusted` to those operators named, through `guarded` to payloads' own."""
+    """Posts to receivers: by `guarded` to those that may not be private, by `trusted` to all others."""
 
     def __init__(self, *, trusted: Http, guarded: Http, clock: Callable[[], Millis]) -> None:
         self._trusted = trusted
@@ -33,7 +33,7 @@ class Caller:
         if receiver.secret is not None:
             signature = report.signature(_key(receiver.secret), webhook_id, seconds, body)
             headers["webhook-signature"] = signature
-        http = self._trusted if receiver.trusted else self._guarded
+        http = self._guarded if receiver.guarded else self._trusted
         try:
             # A receiver knows a repeat by its webhook-id, so meeting a connection closed idle costs nothing.
             answer = await http.request("POST", receiver.url, body=body, headers=headers, repeat_lost=True)

@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import datetime as dt
 import json
 import ssl
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from standardwebhooks.webhooks import Webhook, WebhookVerificationError
+from standardwebhooks.webhooks import Webhook
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,13 +152,12 @@ class Receiver:
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
     def _verified(self, headers: dict[str, str], body: bytes) -> bool:
-        if self._secret is None:
+        """By the reference library, but for its clock: the tests turn their own."""
+        if self._secret is None or "webhook-signature" not in headers:
             return False
-        try:
-            Webhook(self._secret).verify(body, headers)
-        except WebhookVerificationError:
-            return False
-        return True
+        at = dt.datetime.fromtimestamp(int(headers["webhook-timestamp"]), dt.UTC)
+        expected = Webhook(self._secret).sign(headers["webhook-id"], at, body.decode())
+        return expected in headers["webhook-signature"].split(" ")
 
     async def _say(self, say: Say, writer: asyncio.StreamWriter) -> bool:
         """Give one answer; whether the connection stays."""

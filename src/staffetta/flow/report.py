@@ -146,11 +146,11 @@ class Reporter:
         self._postpone(full, "the lines of their receivers are full")
 
     def _line(self, receiver: Receiver, company_id: str) -> _Line:
-        key = (receiver.url, receiver.trusted)
+        key = (receiver.url, receiver.of_payload)
         line = self._lines.get(key)
         if line is None:
             line = self._lines[key] = Line(
-                company_id=company_id, trusted=receiver.trusted, calls_max=self.means.concurrency
+                company_id=company_id, of_payload=receiver.of_payload, calls_max=self.means.concurrency
             )
         return line
 
@@ -209,12 +209,12 @@ class Reporter:
                 pause = line.pause_ms(now=means.clock())
                 if pause:
                     await self._rest(pause)
-                elif line.trusted:
-                    async with self._places:
+                elif line.of_payload:
+                    async with self._company_places(line.company_id), self._payloads_places:
                         call, told = await self._call_next(line)
                     await self._heard(line, call, told)
                 else:
-                    async with self._company_places(line.company_id), self._payloads_places:
+                    async with self._places:
                         call, told = await self._call_next(line)
                     await self._heard(line, call, told)
         finally:

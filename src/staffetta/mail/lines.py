@@ -26,10 +26,10 @@ Repeat = TypeVar("Repeat")
 class Line(Generic[Repeat]):
     """What is to be told by calls to one URL: e-mails, and calls that are to be made once more (`Repeat`)."""
 
-    def __init__(self, *, company_id: str, trusted: bool, calls_max: int) -> None:
+    def __init__(self, *, company_id: str, of_payload: bool, calls_max: int) -> None:
         self.company_id = company_id
         """Of its first e-mail: whose places its calls take, where a payload named the URL."""
-        self.trusted = trusted
+        self.of_payload = of_payload
         self.callers = 0
         """Callers at work; whoever counts one in counts it out."""
         self.size = 0

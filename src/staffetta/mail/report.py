@@ -44,8 +44,10 @@ class Receiver(Value, frozen=True, kw_only=True):
 
     url: str
     secret: str | None = None
-    trusted: bool = True
-    """An operator named it. False: a payload did, and it may not lie in a private network."""
+    of_payload: bool = False
+    """A payload named it, not the operator: it shares the places of its company."""
+    guarded: bool = False
+    """It may not lie in a private network."""
 
 
 class Receivers:
@@ -71,7 +73,9 @@ class Receivers:
         named = claim.options.callback_url
         if named is not None:
             _, secret = self._companies.get(claim.company_id, (None, None))
-            return Receiver(url=named, secret=secret or self._secret, trusted=self._allow_private)
+            return Receiver(
+                url=named, secret=secret or self._secret, of_payload=True, guarded=not self._allow_private
+            )
         return self.of_company(claim.company_id)
 
     def of_company(self, company_id: str) -> Receiver | None:
