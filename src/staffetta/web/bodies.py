@@ -11,6 +11,8 @@ from staffetta.web.problems import RETRY_SOON, Problem
 
 SMALL_BYTES_MAX = 64 * 1024
 """Bodies that only say what to do."""
+_FORMS = (b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain")
+"""What a page of another site can make a browser send unasked; programs with nothing to say send any kind."""
 _INFLATE_BYTES = 1024 * 1024
 """Decompressed in one go; then others have their turn."""
 
@@ -43,11 +45,14 @@ class Body:
         self._headers = headers
         self._budget = budget
         self._held = 0
-        self.whole = b"content-length" not in headers and b"transfer-encoding" not in headers
+        self.empty = headers.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in headers
+        self.whole = self.empty
 
     async def json(self, bytes_max: int) -> bytes:
         """The bytes of a JSON body, decompressed. :raises Problem: too large, or of another kind."""
         self._check_kind()
+        if self.empty:
+            return b""
         declared = self._headers.get(b"content-length")
         if declared is not None and (not declared.isdigit() or int(declared) > bytes_max):
             raise _too_large(bytes_max)
@@ -60,11 +65,11 @@ class Body:
         raise Problem("wrong-media-type", detail, headers=((b"accept-encoding", b"gzip"),))
 
     def _check_kind(self) -> None:
-        kind = self._headers.get(b"content-type")
-        if self.whole and kind is None:
+        media, _, parameters = self._headers.get(b"content-type", b"").lower().partition(b";")
+        media = media.strip()
+        if self.empty and media not in _FORMS:
             return
-        media, _, parameters = (kind or b"").lower().partition(b";")
-        if media.strip() != b"application/json":
+        if media != b"application/json":
             raise Problem("wrong-media-type", "send the header `Content-Type: application/json`")
         charset = parameters.replace(b" ", b"").replace(b'"', b"").partition(b"charset=")[2]
         if charset not in (b"", b"utf-8", b"utf8"):
