@@ -30,14 +30,14 @@ class Transport(Protocol):
     ) -> Delivery:
         """Try once to hand the message over; one reply for each recipient, in order.
 
-        `before_dot` is awaited once, after every recipient has its RCPT reply and at least one was accepted, just
-        before the final dot is written (SES: before the request). What it raises goes up to the caller, and the
-        dot is not sent: the connection is closed without it. Waiting for a free connection or for the rate limit
-        is no failure and has no timeout of its own beyond the caller's cancellation.
+        `before_dot` is awaited once, after every recipient has its RCPT reply and at least one was accepted,
+        just before the final dot is written (SES: before the request). What it raises goes up to the caller,
+        and the dot is not sent: the connection is closed without it. Waiting for a free connection or for the
+        rate limit is no failure and has no timeout of its own beyond the caller's cancellation.
 
         Cancelled before the dot: the connection is closed, nothing was delivered. Cancelled after it: the
         cancellation is raised; the journal's committed mark tells.
         """
 
     async def probe(self) -> Reply:
-        """Connect, greet, secure and sign in, without an e-mail: is the way open? 250 at stage `ehlo` or `auth`."""
+        """Connect, greet, secure and sign in, without an e-mail. Open: 250 at stage `ehlo` or `auth`."""
