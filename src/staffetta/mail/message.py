@@ -39,8 +39,8 @@ class Reply(Value, frozen=True, kw_only=True, array_like=True):
     """The server's own words after the code, whole, the enhanced code included where it was said."""
     name: str = ""
     """SES error code, or the event: refused, unreachable, connect-timeout, timeout, reset, eof, dns-notfound,
-    dns-temporary, tls-absent, tls-handshake, tls-certificate, tls-reset, utf8-unsupported, too-large, protocol,
-    unexpected, stopped."""
+    dns-temporary, tls-absent, tls-handshake, tls-certificate, tls-reset, auth-absent, utf8-unsupported,
+    bad-address, too-large, protocol, unexpected, stopped."""
     committed: bool = False
     """True when the final dot (or the SES request) may have left before this reply was needed."""
 
