@@ -1,8 +1,8 @@
 """A payload as the bytes of a message: composed once, so that every attempt sends the same.
 
 By hand, because these few shapes are all there is, because it is some fifty times faster than the standard
-library, and because some releases of that let a subject write headers of its own. Its parser is the judge in the
-tests; the final bytes are looked at here as well, every time.
+library, and because some releases of that let a subject write headers of its own. Its parser is the judge in
+the tests; the final bytes are looked at here as well, every time.
 
     text | html | alternative(text, html) | mixed(one of these, attachment …)
 """
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
-from time import gmtime
 
 from staffetta.mail import encodings, headers
 from staffetta.mail.attached import Attached, with_charset
@@ -107,8 +107,8 @@ def _attachment(attached: Attached) -> bytes:
 @lru_cache(maxsize=64)
 def date(seconds: int) -> str:
     """A Date as RFC 5322 writes it, in UTC, whatever the host's language."""
-    year, month, day, hour, minute, second, weekday, _, _ = gmtime(seconds)
-    return f"{_DAYS[weekday]}, {day:02} {_MONTHS[month - 1]} {year:04} {hour:02}:{minute:02}:{second:02} +0000"
+    at = datetime.fromtimestamp(seconds, UTC)
+    return f"{_DAYS[at.weekday()]}, {at.day:02} {_MONTHS[at.month - 1]} {at.year:04} {at:%H:%M:%S} +0000"
 
 
 def _look_at(names: Sequence[str], head: str, body: bytes) -> None:

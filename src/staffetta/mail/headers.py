@@ -116,9 +116,9 @@ def _encoded_word(data: bytes) -> str:
 def _encoded_phrase(text: str) -> list[str]:
     """A display name that needs encoding, cut where a line may be folded.
 
-    Two encoded words never stand side by side: readers differ on whether the space between them counts in a name
-    (Python's own did until 3.13). So plain words stay plain, and what stands between them is one word, in the rare
-    case over the 75 characters of RFC 2047, for that harms fewer readers than a space too many.
+    Two encoded words never stand side by side: readers differ on whether the space between them counts in a
+    name (Python's own did until 3.13). So plain words stay plain, and what stands between them is one word, in
+    the rare case over the 75 characters of RFC 2047, for that harms fewer readers than a space too many.
     """
     data = text.encode("utf-8")
     if len(data) <= _WORD_BYTES:
