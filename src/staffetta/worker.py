@@ -30,6 +30,7 @@ LONGEST_PAUSE_SECONDS = 30.0
 IDLE_SECONDS = 1.0
 LAST_SECONDS = 5.0
 """How long outcomes may still be written once the grace of an orderly stop is over."""
+CLOSED_SECONDS = 0.2
 TRIAL_SECONDS = 0.01
 """How often it is looked whether a transport on trial has a place."""
 
@@ -128,6 +129,9 @@ class Worker:
         if self._restores and means.store.owned:
             # One process owns this store: every claim found now belongs to a worker that died.
             await means.presence.insist(lambda: self._restore_from(None))
+        if self._sends:
+            # Before anything is taken: what is suspect comes after all others, so all others must be known.
+            await means.presence.insist(self._fill)
 
     def _loops(self) -> list[Stage]:
         pace = self._pace
@@ -214,7 +218,7 @@ class Worker:
             # A transport on trial carries few: the others stay unclaimed, rather than claimed and given back.
             room = min(room, limit - riders.in_flight)
             if room < 1:
-                await asyncio.sleep(TRIAL_SECONDS)
+                await asyncio.sleep(TRIAL_SECONDS if limit else CLOSED_SECONDS)
                 return 1
         jobs = await means.queue.take(room, now=means.clock(), lease_ms=self._pace.lease_ms)
         if not jobs:
@@ -273,8 +277,9 @@ class Worker:
         self.riders.interrupt_overdue()
 
     async def _probe(self) -> None:
-        self._means.routes.probe_due(now=self._means.clock())
         await self._review()
+        await self._means.routes.until_trouble()
+        self._means.routes.probe_due(now=self._means.clock())
 
     # --- steering ---------------------------------------------------------------------------------------------
 
@@ -343,12 +348,9 @@ class Worker:
     async def _mend(self) -> None:
         """While the store is away, ask again and again; then remind the queue of everything."""
         means = self._means
-        if means.presence.here:
-            return
-        outages = means.presence.outages
+        await means.presence.until_lost()
         await means.presence.insist(self._heartbeat)
-        if means.presence.outages == outages:
-            self._here_since = means.monotonic()
+        self._here_since = means.monotonic()
         await self._fill()
 
     async def _restore(self) -> None:

@@ -333,7 +333,7 @@ async def _hand_over(
         told = f"transport {route.name} broke while it sent e-mail {claim.id} of {claim.company_id}"
         means.emit(Troubled(at=means.clock(), part="transport", message=told, error=repr(error)))
         reply = Reply(
-            stage="dot" if rider.committed_at else "connect",
+            stage="dot" if rider.committed_at else "data",
             name="unexpected",
             text=f"{type(error).__name__}: {error}",
             committed=rider.committed_at > 0,

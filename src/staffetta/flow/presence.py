@@ -25,6 +25,7 @@ class Presence:
         self._emit = emit
         self._back = asyncio.Event()
         self._back.set()
+        self._gone = asyncio.Event()
         self.here = True
         self.outages = 0
 
@@ -34,16 +35,21 @@ class Presence:
         self.here = False
         self.outages += 1
         self._back.clear()
+        self._gone.set()
         message = "the store does not answer: nothing is claimed, outcomes wait for it; see that it is up"
         self._emit(Troubled(at=self._clock(), part="store", message=message, error=str(error)))
 
     def found(self) -> None:
         if not self.here:
             self.here = True
+            self._gone.clear()
             self._back.set()
 
     async def until_here(self) -> None:
         await self._back.wait()
+
+    async def until_lost(self) -> None:
+        await self._gone.wait()
 
     async def insist(self, call: Callable[[], Awaitable[T]]) -> T:
         """Repeat a call until the store answers it, however long: what was heard must not be forgotten.

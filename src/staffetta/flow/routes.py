@@ -79,6 +79,7 @@ class Routes:
         self._emit = emit
         self.all_open = True
         """Every transport takes mail without a limit: nobody needs to look closer."""
+        self._trouble = asyncio.Event()
 
     def routes(self) -> list[Route]:
         return list(self._routes.values())
@@ -172,6 +173,14 @@ class Routes:
 
     def _look_closer(self) -> None:
         self.all_open = all(route.open_for_mail and route.limit is None for route in self._routes.values())
+        if self.all_open:
+            self._trouble.clear()
+        else:
+            self._trouble.set()
+
+    async def until_trouble(self) -> None:
+        """Return when some transport does not take mail as usual."""
+        await self._trouble.wait()
 
     # --- pausing ----------------------------------------------------------------------------------------------
 
