@@ -76,10 +76,12 @@ class _Choice:
 class Table:
     """An ordered table of rows, ready to judge. Own rows stand before the packaged ones."""
 
-    __slots__ = ("_delivered", "_greylist_ms", "_known", "_slow_ms", "rows")
+    __slots__ = ("_delivered", "_greylist_ms", "_known", "_slow_ms", "names", "rows")
 
     def __init__(self, rows: Iterable[Row], *, slow_ms: int = SLOW_MS, greylist_ms: int = GREYLIST_MS) -> None:
         self.rows = tuple(rows)
+        self.names: frozenset[str] = frozenset().union(*(row.name for row in self.rows))
+        """All names of events and SES errors that a row asks for."""
         self._slow_ms = slow_ms
         self._greylist_ms = greylist_ms
         self._known: dict[_Key, _Choice] = {}
@@ -115,7 +117,9 @@ class Table:
         choice = self._known.get(key)
         if choice is None:
             choice = self._prepare(key)
-        words = _words(reply.text)
+        # Each line of a long reply may begin with its enhanced code, in the middle of a phrase.
+        said = reply.text[:READ_MAX]
+        words = _words(said.replace(reply.enhanced, " ") if reply.enhanced else said)
         text = f" {' '.join(words)} "
         verdict = choice.choose(words, text) if choice.phrases else choice.verdicts[-1]
         if verdict.action in ("RETRY", "RETRY_SLOW"):
