@@ -25,7 +25,7 @@ from staffetta.errors import (
     StillRunning,
     StoreUnavailable,
 )
-from staffetta.flow.composing import Composer
+from staffetta.flow.composing import LIGHT_BYTES, Composer
 from staffetta.mail import handin, payload, strict_json
 from staffetta.mail.events import AcceptedEmail, Emit, Troubled
 from staffetta.mail.identity import body_fingerprint, keyed_id
@@ -39,8 +39,6 @@ from staffetta.store.contract import Store
 
 BATCH_MAX = 1_000
 KEY_KEPT_MS = 86_400_000
-LIGHT_BYTES = 64 * 1024
-"""Payloads up to this size are read and composed in the loop (some 30 µs); larger ones in a thread."""
 _TURN = 32
 """After so many payloads of a batch the loop may do other work."""
 _MIXED = ""

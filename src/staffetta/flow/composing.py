@@ -18,6 +18,9 @@ from staffetta.mail.problems import Problems
 from staffetta.mail.rulebook import RuleBook
 from staffetta.spool import LARGE_BYTES
 
+LIGHT_BYTES = 64 * 1024
+"""Payloads up to this size are read and composed in the loop (some 30 µs); larger ones in a thread."""
+
 _NO_FOLDER = Folder(None, setting="attachments.base_path")
 
 

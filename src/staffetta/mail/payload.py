@@ -237,6 +237,10 @@ def _few_people(name: str, value: Any, problems: Problems) -> tuple[Mailbox, ...
     return _people(name, value, COPIES_MAX, problems)
 
 
+def _some_people(name: str, value: Any, problems: Problems) -> tuple[Mailbox, ...]:
+    return _people(name, value, RECIPIENTS_MAX, problems)
+
+
 def _priority(name: str, value: Any, problems: Problems) -> int:
     if type(value) is int and 1 <= value <= 10:
         return value
@@ -246,7 +250,7 @@ def _priority(name: str, value: Any, problems: Problems) -> int:
 
 _RARE: dict[str, Callable[[str, Any, Problems], Any]] = {
     "id": _id,
-    "reply_to": _few_people,
+    "reply_to": _some_people,
     "cc": _few_people,
     "bcc": _few_people,
     "priority": _priority,
