@@ -174,7 +174,9 @@ class Store(Protocol):
         """
 
     async def bind_batch(self, batch: str, claims: Sequence[ReportClaim]) -> None:
-        """Keep, durably and before the call is made, that these e-mails are reported together under this name."""
+        """Keep, durably and before the call is made, that these e-mails are reported together under this name.
+
+        Binding the same again changes nothing."""
 
     async def batch_members(self, batch: str) -> list[str]:
         """Ids of the e-mails bound to a batch, in the order in which they were bound."""
