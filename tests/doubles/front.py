@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import hashlib
+import io
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
@@ -13,14 +14,14 @@ from typing import Any
 
 import aiohttp
 import msgspec
-from staffetta.flow.accept import Desk
-from staffetta.spool import Spool
 
 from doubles.stocked import Clock, Stock
+from staffetta.flow.accept import Desk
 from staffetta.flow.operate import Operator
 from staffetta.mail import keys
 from staffetta.mail.events import Event
 from staffetta.mail.identity import uuid7
+from staffetta.spool import Spool
 from staffetta.store.contract import Store
 from staffetta.store.memory import MemoryStore
 from staffetta.web.api import Api
@@ -84,7 +85,11 @@ class Front:
         if raw is not None:
             sent.setdefault("Content-Type", "application/json")
         async with self.session.request(
-            method, self.serving.url + path, data=raw, headers=sent, skip_auto_headers=["Content-Type"]
+            method,
+            self.serving.url + path,
+            data=io.BytesIO(raw) if raw is not None else None,
+            headers=sent,
+            skip_auto_headers=["Content-Type"],
         ) as answer:
             return Said(status=answer.status, headers=answer.headers, body=await answer.read())
 

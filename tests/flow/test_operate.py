@@ -47,7 +47,7 @@ class Files:
         try:
             return self.there[path]
         except KeyError:
-            raise FileNotFoundError(path) from None
+            raise NotFound(path) from None
 
     def remove(self, paths: Sequence[str]) -> None:
         for path in paths:

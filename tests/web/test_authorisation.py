@@ -11,6 +11,7 @@ from doubles.front import Front, Said, front_door
 from staffetta.errors import SettingsError, StoreUnavailable
 from staffetta.mail import keys
 from staffetta.mail.keys import Role
+from staffetta.mail.lifecycle import Status
 from staffetta.mail.message import ApiKey
 from staffetta.store.memory import MemoryStore
 from staffetta.web.auth import check_binding
@@ -21,9 +22,13 @@ UNKNOWN = "0198f0a0-ffff-7000-8000-000000000000"
 GUARDED = [route for route in TABLE if route.role is not None]
 OPEN = [route for route in TABLE if route.role is None]
 WITH_ID = [route for route in TABLE if "{id}" in route.path]
-BODIES = {"/v1/emails/retry": {}, "/v1/dlq/retry": {}}
 PAYLOAD = {"from": "shop@example.com", "to": "ada@example.com", "subject": "hello", "body_text": "hello"}
-BODIES |= {"/v1/emails": PAYLOAD}
+BODIES: dict[str, object] = {
+    "/v1/emails": PAYLOAD,
+    "/v1/emails/batch": [PAYLOAD],
+    "/v1/emails/retry": {},
+    "/v1/dlq/retry": {},
+}
 
 
 def named(route: Route) -> str:
@@ -31,9 +36,7 @@ def named(route: Route) -> str:
 
 
 async def call(front: Front, route: Route, *, key: str | None = None, email_id: str = UNKNOWN) -> Said:
-    body: object = BODIES.get(route.path) if route.method == "POST" else None
-    if route.path == "/v1/emails/batch":
-        body = [PAYLOAD]
+    body = BODIES.get(route.path) if route.method == "POST" else None
     return await front.ask(route.method, route.path.replace("{id}", email_id), key=key, body=body)
 
 
@@ -253,7 +256,7 @@ async def test_a_page_of_another_site_changes_nothing(
     said = await front.ask(route.method, path, headers=headers)
     assert (403, "not-allowed") == (said.status, said.kind)
     assert [] == await front.store.pauses()
-    assert 1 == (await front.store.counts())["FAILED"]
+    assert 1 == (await front.store.counts())[Status.FAILED]
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x",

@@ -281,7 +281,7 @@ class Operator:
             return None
         try:
             return await asyncio.to_thread(self._spool.read, content.payload_file_path)
-        except OSError:
+        except NotFound:
             return None
 
     # --- pausing ------------------------------------------------------------------------------------------
