@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import msgspec
 
 from staffetta.errors import QueueError, StaffettaError, StoreError
-from staffetta.flow import offer
+from staffetta.flow import figures, offer
 from staffetta.flow.deliver import Means
 from staffetta.flow.expire import expire
 from staffetta.flow.orphans import Orphans
@@ -28,6 +28,10 @@ WEIGHTS_SETTING = "weights"
 LONGEST_PAUSE_SECONDS = 30.0
 """How long a loop that fails again and again rests at most before its next try."""
 IDLE_SECONDS = 1.0
+COMPANIES_MAX = 1_000
+"""Companies whose figures are published; the busiest."""
+UNCHANGED_SECONDS = 5.0
+"""Figures that have not changed are written again after this, so that they stay fresh."""
 LAST_SECONDS = 5.0
 """How long outcomes may still be written once the grace of an orderly stop is over."""
 CLOSED_SECONDS = 0.2
@@ -76,7 +80,6 @@ class Worker:
         sends: bool = True,
         restores: bool = True,
         stages: Sequence[Stage] = (),
-        figures: Callable[[], Mapping[str, object]] | None = None,
         weights: Mapping[str, float] | None = None,
     ) -> None:
         self.id = id
@@ -85,7 +88,6 @@ class Worker:
         self._sends = sends
         self._restores = restores
         self._stages = stages
-        self._figures = figures
         self._weights = dict(weights or {})
         self._record = WorkerRecord(
             id=id, host=socket.gethostname(), pid=os.getpid(), started_at=means.clock(), seen_at=means.clock()
@@ -103,6 +105,8 @@ class Worker:
         self._go_on = asyncio.Event()
         self.started = asyncio.Event()
         """Set once the first heartbeat is written and what a dead worker left has been taken back."""
+        self.ended = asyncio.Event()
+        self._looking: asyncio.Task[None] | None = None
 
     # --- the whole life ---------------------------------------------------------------------------------------
 
@@ -110,8 +114,26 @@ class Worker:
         """No new claims from here on; `run` returns when what is in flight has ended or was given back."""
         self._stopping.set()
 
+    def hurry(self) -> None:
+        """The grace of the stop is over now."""
+        self.riders.hurry()
+
+    def changed(self) -> None:
+        """An operator changed something by way of this process: look at it now rather than within a second."""
+        self._looking = asyncio.create_task(self._look_again(), name="steer now")
+
+    async def _look_again(self) -> None:
+        with contextlib.suppress(StoreError, QueueError):
+            await self._steer()
+
     async def run(self) -> None:
         """Work until `stop`. Nothing is left in an in-work status by an orderly stop."""
+        try:
+            await self._run()
+        finally:
+            self.ended.set()
+
+    async def _run(self) -> None:
         await self._begin()
         loops = [asyncio.create_task(self._keep(stage), name=stage.name) for stage in self._loops()]
         if self._sends:
@@ -313,22 +335,21 @@ class Worker:
         now = means.monotonic()
         depth = await means.queue.depth()
         companies = sorted(await means.queue.figures(), key=lambda one: (-one.waiting, one.company_id))
-        figures = msgspec.json.encode(
+        told = msgspec.json.encode(
             {
                 "worker": {"id": self.id, "host": self._record.host, "pid": self._record.pid,
                            "started_at": self._record.started_at, "done": self.riders.done,
                            "in_flight": self.riders.in_flight},
                 "queue": depth,
-                "companies": companies[:1_000],
+                "companies": [figures.company(one) for one in companies[:COMPANIES_MAX]],
                 "breakers": means.routes.figures(),
-                "blocked": sorted(self._blocked)[:1_000],
-                **(self._figures() if self._figures else {}),
+                "blocked": sorted(self._blocked)[:COMPANIES_MAX],
             }
         )  # fmt: skip
-        if figures == self._published and now - self._published_at < 5.0:
+        if told == self._published and now - self._published_at < UNCHANGED_SECONDS:
             return
-        await means.store.publish(self.id, figures, means.clock())
-        self._published, self._published_at = figures, now
+        await means.store.publish(self.id, told, means.clock())
+        self._published, self._published_at = told, now
 
     # --- who is dead, what is over ----------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from staffetta.errors import LockNotAcquired, QueueError, StaffettaError, StoreError
+from staffetta.errors import LockNotAcquired, NotFound, QueueError, StaffettaError, StoreError
 from staffetta.flow import believe
 from staffetta.flow.expire import end_expired
 from staffetta.flow.presence import Presence
@@ -46,6 +46,10 @@ class TooLate(StaffettaError):
     """The final dot was not sent: it would have been too long after the claim."""
 
 
+def _nobody(job: Job, token: str, why: str) -> None:
+    """Replaced by the worker that these means are for."""
+
+
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Means:
     """What all riders of one worker share."""
@@ -65,7 +69,7 @@ class Means:
     emit: Emit
     heard: Callable[[], bool]
     """Whether anybody wants to hear of good attempts: they are the bulk, and not made for nobody."""
-    unsure: Callable[[Job, str, str], None]
+    unsure: Callable[[Job, str, str], None] = _nobody
     """Told of a claim that may exist without a rider: (job, token, why). Somebody looks at it later."""
     deadline_seconds: float = 900.0
     mark_seconds: float = 30.0
@@ -378,4 +382,8 @@ async def _open_next_part(
 async def _message(claim: Claim, means: Means) -> bytes:
     if claim.eml_file_path is None:
         raise FileNotFoundError("it has none, and its content is not in the store")
-    return await means.read_message(claim.eml_file_path)
+    try:
+        return await means.read_message(claim.eml_file_path)
+    except (NotFound, StoreError) as error:
+        # A share that is not mounted looks like files that are gone: the e-mail waits, and somebody is told.
+        raise OSError(str(error)) from error

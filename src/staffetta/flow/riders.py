@@ -22,6 +22,7 @@ class Riders:
         self._idle: deque[asyncio.Future[None]] = deque()
         self._changed = asyncio.Event()
         self._closing = False
+        self._hurry = asyncio.Event()
         self.done = 0
 
     def start(self) -> None:
@@ -115,6 +116,10 @@ class Riders:
         if rider.token:
             self._means.unsure(job, rider.token, "broken")
 
+    def hurry(self) -> None:
+        """Wait no longer for what is in flight."""
+        self._hurry.set()
+
     # --- watching and stopping --------------------------------------------------------------------------------
 
     def interrupt_overdue(self) -> None:
@@ -137,8 +142,11 @@ class Riders:
         tasks = [rider.task for rider in self._riders if rider.task is not None]
         if not tasks:
             return True
-        _, late = await asyncio.wait(tasks, timeout=grace_seconds)
-        if not late:
+        hurried = asyncio.create_task(self._hurry.wait())
+        everybody = asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.wait((hurried, everybody), timeout=grace_seconds, return_when=asyncio.FIRST_COMPLETED)
+        hurried.cancel()
+        if everybody.done():
             return True
         for rider in self._riders:
             rider.interrupt(STOPPED)

@@ -1,0 +1,23 @@
+"""Settings into running parts: the only room that names concrete backends. It decides nothing."""
+
+from staffetta.app.doctor import Finding, examine
+from staffetta.app.engine import STAGES, Engine, engine, opened_store
+from staffetta.app.running import Ready, answering, run
+from staffetta.app.tools import Tools, migrate, tools
+from staffetta.config import Config
+
+__all__ = [
+    "STAGES",
+    "Config",
+    "Engine",
+    "Finding",
+    "Ready",
+    "Tools",
+    "answering",
+    "engine",
+    "examine",
+    "migrate",
+    "opened_store",
+    "run",
+    "tools",
+]

@@ -1,0 +1,299 @@
+"""The running parts of one process, opened in order and closed in the reverse one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import itertools
+import time
+from collections.abc import AsyncIterator, Collection
+
+from staffetta.app import wiring
+from staffetta.attachments import Folder
+from staffetta.callback import Caller
+from staffetta.config import Config
+from staffetta.errors import FieldProblem, SettingsError
+from staffetta.flow.accept import Desk
+from staffetta.flow.composing import Composer
+from staffetta.flow.deliver import Means
+from staffetta.flow.intake import Intake, IntakeMeans
+from staffetta.flow.operate import Operator
+from staffetta.flow.presence import Presence
+from staffetta.flow.report import Reporter, ReportMeans
+from staffetta.flow.retire import RetireMeans, Retirement
+from staffetta.flow.routes import Routes
+from staffetta.http import Http
+from staffetta.logs import Listeners
+from staffetta.mail.rulebook import RuleBook
+from staffetta.queue.contract import Queue
+from staffetta.spool import Spool
+from staffetta.store.contract import Store
+from staffetta.transport.contract import Transport
+from staffetta.worker import Pace, Stage, Worker
+
+STAGES = frozenset({"intake", "deliver", "report", "restore", "retire"})
+INTAKE_MS = 200
+REPORT_MS = 100
+RETIRE_MS = 60_000
+DAY_MS = 86_400_000
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Engine:
+    """What one process works with."""
+
+    config: Config
+    store: Store
+    queue: Queue
+    transports: list[Transport]
+    routes: Routes
+    rulebook: RuleBook
+    presence: Presence
+    spool: Spool
+    desk: Desk
+    operator: Operator
+    listeners: Listeners
+    worker: Worker
+
+
+def pace_for(config: Config) -> Pace:
+    return Pace(
+        concurrency=config.delivery.concurrency,
+        heartbeat_ms=config.worker.heartbeat_ms,
+        dead_after_ms=config.worker.dead_after_ms,
+        restore_interval_ms=config.restore.interval_ms,
+        restore_timeout_ms=config.restore.timeout_minutes * 60_000,
+        shutdown_grace_ms=config.delivery.shutdown_grace_ms,
+    )
+
+
+def _report_means(config: Config, means: Means, stack: contextlib.AsyncExitStack) -> ReportMeans:
+    told = config.callback
+    seconds = told.timeout_ms / 1_000
+    caller = Caller(
+        trusted=Http(timeout_seconds=seconds),
+        guarded=Http(timeout_seconds=seconds, guarded=True),
+        clock=wiring.clock,
+    )
+    stack.push_async_callback(caller.close)
+    return ReportMeans(
+        store=means.store,
+        presence=means.presence,
+        calls=caller,
+        receivers=wiring.receivers_for(config),
+        rules=wiring.report_rules_for(config),
+        new_token=means.new_token,
+        new_batch=wiring.new_id,
+        clock=wiring.clock,
+        emit=means.emit,
+        concurrency=told.concurrency,
+        hold_ms=config.restore.timeout_minutes * 30_000,
+    )
+
+
+@contextlib.asynccontextmanager
+async def opened_store(config: Config, *, owner: bool) -> AsyncIterator[Store]:
+    """The store, open. `owner`: this process serves it; False: a command beside whoever does."""
+    store = wiring.store_for(config, owner=owner)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@contextlib.asynccontextmanager
+async def engine(
+    config: Config,
+    *,
+    stages: Collection[str] = STAGES,
+    listeners: Listeners | None = None,
+    store: Store | None = None,
+    queue: Queue | None = None,
+) -> AsyncIterator[Engine]:
+    """Everything that one process runs, from its store to its worker; an orderly stop at the end.
+
+    `store` and `queue` are given where another process owns them.
+    """
+    if "deliver" in stages and not config.transport.url:
+        remedy = (
+            "nobody takes the e-mails on: set STAFFETTA_TRANSPORT=smtp://host:25 (or sink:// to try things out)"
+        )
+        raise SettingsError([FieldProblem("transport.url", remedy)])
+    listeners = listeners if listeners is not None else Listeners()
+    async with contextlib.AsyncExitStack() as stack:
+        if store is None:
+            store = await stack.enter_async_context(opened_store(config, owner=True))
+        if queue is None:
+            queue = wiring.queue_for(config)
+            await queue.open()
+            stack.push_async_callback(queue.close)
+        transports = wiring.transports_for(config) if "deliver" in stages else []
+        for transport in transports:
+            await transport.open()
+            stack.push_async_callback(transport.close)
+        made = _assembled(
+            config, store=store, queue=queue, transports=transports, emit=listeners, stages=stages, stack=stack
+        )
+        stack.push_async_callback(made.routes.close)
+        running = asyncio.create_task(made.worker.run(), name="worker")
+        stack.push_async_callback(_stopped, made.worker, running)
+        await _begun(made.worker, running)
+        yield made
+
+
+async def _begun(worker: Worker, running: asyncio.Task[None]) -> None:
+    """Until the worker has begun; its trouble, where it ended instead."""
+    started = asyncio.create_task(worker.started.wait())
+    await asyncio.wait((started, running), return_when=asyncio.FIRST_COMPLETED)
+    if running.done():
+        started.cancel()
+        await running
+
+
+async def _stopped(worker: Worker, running: asyncio.Task[None]) -> None:
+    worker.stop()
+    await running
+
+
+def _assembled(
+    config: Config,
+    *,
+    store: Store,
+    queue: Queue,
+    transports: list[Transport],
+    emit: Listeners,
+    stages: Collection[str],
+    stack: contextlib.AsyncExitStack,
+) -> Engine:
+    rulebook = wiring.rulebook_for(config)
+    table = wiring.table_for(config)
+    presence = Presence(clock=wiring.clock, draw=wiring.draw, emit=emit)
+    chain, chains = wiring.chains_of(config)
+    routes = Routes(
+        transports,
+        chain=chain if transports else (),
+        chains=chains if transports else {},
+        clock=wiring.clock,
+        draw=wiring.draw,
+        emit=emit,
+        judge=table.judge,
+    )
+    spool = wiring.spool_for(config)
+    worker_id = wiring.worker_id()
+    numbers = itertools.count(1)
+
+    async def read_message(path: str) -> bytes:
+        return await asyncio.to_thread(spool.read, path)
+
+    means = Means(
+        store=store,
+        queue=queue,
+        routes=routes,
+        rulebook=rulebook,
+        presence=presence,
+        judge=table.judge,
+        read_message=read_message,
+        new_token=lambda: f"{worker_id}.{next(numbers)}",
+        clock=wiring.clock,
+        monotonic=time.monotonic,
+        draw=wiring.draw,
+        emit=emit,
+        heard=lambda: emit.attempts_heard,
+        deadline_seconds=config.delivery.deadline_ms / 1_000,
+        mark_seconds=config.worker.dead_after_ms / 2_000,
+    )
+    desk = wiring.desk_for(config, store=store, rulebook=rulebook, queue=queue, emit=emit, spool=spool)
+    worker = Worker(
+        id=worker_id,
+        means=means,
+        pace=pace_for(config),
+        sends="deliver" in stages,
+        restores="restore" in stages,
+        stages=_stages(config, means, spool, stages, stack),
+    )
+    return Engine(
+        config=config,
+        store=store,
+        queue=queue,
+        transports=transports,
+        routes=routes,
+        rulebook=rulebook,
+        presence=presence,
+        spool=spool,
+        desk=desk,
+        operator=wiring.operator_for(
+            config, store=store, rulebook=rulebook, emit=emit, queue=queue, spool=spool
+        ),
+        listeners=emit,
+        worker=worker,
+    )
+
+
+def _stages(
+    config: Config,
+    means: Means,
+    spool: Spool,
+    stages: Collection[str],
+    stack: contextlib.AsyncExitStack,
+) -> list[Stage]:
+    """The steps that are walked beside the sending."""
+    grace_seconds = config.delivery.shutdown_grace_ms / 1_000
+    made: list[Stage] = []
+    if "intake" in stages:
+        intake = Intake(_intake_means(config, means, spool))
+        made.append(
+            Stage(
+                name="intake",
+                every_ms=INTAKE_MS,
+                step=intake.step,
+                end=lambda: intake.stop(grace_seconds),
+            )
+        )
+    if "report" in stages:
+        reporter = Reporter(_report_means(config, means, stack))
+        made.append(
+            Stage(
+                name="report",
+                every_ms=REPORT_MS,
+                step=reporter.step,
+                end=lambda: reporter.stop(grace_seconds),
+            )
+        )
+    if "retire" in stages:
+        retirement = Retirement(_retire_means(config, means, spool))
+        made.append(Stage(name="retire", every_ms=RETIRE_MS, step=retirement.step))
+    return made
+
+
+def _intake_means(config: Config, means: Means, spool: Spool) -> IntakeMeans:
+    return IntakeMeans(
+        store=means.store,
+        queue=means.queue,
+        spool=spool,
+        composer=Composer(
+            attachments=wiring.attachments_for(config),
+            limits=wiring.limits_of(config),
+            rulebook=means.rulebook,
+            expires_in_ms=config.delivery.expires_in_ms,
+            shared=config.store.shared,
+        ),
+        new_token=means.new_token,
+        clock=wiring.clock,
+        emit=means.emit,
+        payload_files=Folder(config.intake.payload_base_path, setting="intake.payload_base_path"),
+    )
+
+
+def _retire_means(config: Config, means: Means, spool: Spool) -> RetireMeans:
+    days = config.retention.record_days
+    return RetireMeans(
+        store=means.store,
+        spool=spool,
+        clock=wiring.clock,
+        emit=means.emit,
+        content_ms=config.retention.content_days * DAY_MS,
+        record_ms=None if days is None else days * DAY_MS,
+        dead_letter_max=config.dlq.max_size,
+    )

@@ -1,0 +1,155 @@
+"""Runs what `serve`, `work` and `api` are: an engine, the API before it, until a signal ends both in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+
+from staffetta import config as settings
+from staffetta.app import wiring
+from staffetta.app.engine import Engine, engine
+from staffetta.config import Config
+from staffetta.errors import FieldProblem, QueueError, SettingsError
+from staffetta.flow import figures
+from staffetta.logs import Listeners, Log
+from staffetta.mail.message import Value
+from staffetta.web.api import Api
+from staffetta.web.parts import Figures, PartHealth, Parts
+from staffetta.web.server import Serving, serving
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+LOOPBACK = ("127.", "::1", "localhost")
+
+
+class Ready(Value, frozen=True, kw_only=True):
+    """What `on_ready` is told."""
+
+    url: str | None
+    """Where the API answers; None without one."""
+
+
+async def run(
+    config: Config,
+    *,
+    stages: Collection[str],
+    api: bool,
+    on_ready: Callable[[Ready], None] | None = None,
+) -> None:
+    """Work until SIGTERM or SIGINT. A second signal ends the grace."""
+    listeners = Listeners()
+    log = Log(level=config.log.level, form=config.log.format)
+    listeners.add(log, attempts=log.hears_attempts)
+    ended = asyncio.Event()
+    try:
+        async with engine(config, stages=stages, listeners=listeners) as running:
+            with _signals(ended, running):
+                async with contextlib.AsyncExitStack() as stack:
+                    url = (await stack.enter_async_context(answering(running))).url if api else None
+                    _say_ready(log, stages, url)
+                    if on_ready is not None:
+                        on_ready(Ready(url=url))
+                    await ended.wait()
+                running.worker.stop()
+                await running.worker.ended.wait()
+    finally:
+        log.flush()
+
+
+@contextlib.contextmanager
+def _signals(ended: asyncio.Event, running: Engine) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+
+    def signalled() -> None:
+        if ended.is_set():
+            running.worker.hurry()
+        ended.set()
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, signalled)
+    try:
+        yield
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+def _say_ready(log: Log, stages: Collection[str], url: str | None) -> None:
+    told: dict[str, object] = {"stages": sorted(stages), "pid": os.getpid()}
+    if url:
+        told["api"] = url
+    log.write("info", "Staffetta is ready", told, at=wiring.clock())
+
+
+# ----------------------------------------------------------------------------------------------- the API
+
+
+@contextlib.asynccontextmanager
+async def answering(running: Engine) -> AsyncIterator[Serving]:
+    """The API of this engine. Without any key it answers on loopback only."""
+    config = running.config
+    host, port = settings.listen_address(config.api.listen)
+    if not host.startswith(LOOPBACK) and not await running.store.keys():
+        remedy = "there is no API key yet: create one with `staffetta keys create`, or listen on 127.0.0.1"
+        raise SettingsError([FieldProblem("api.listen", remedy)])
+    try:
+        async with serving(Api(parts_of(running)), host=host, port=port) as served:
+            yield served
+    except OSError as error:
+        remedy = (
+            f"cannot listen on {config.api.listen} ({error.strerror or error}); does another one run there?"
+        )
+        raise SettingsError([FieldProblem("api.listen", remedy)]) from error
+
+
+def parts_of(running: Engine) -> Parts:
+    """What the API is handed."""
+
+    async def tenants() -> Figures:
+        return await figures.tenants(running.store, now=wiring.clock())
+
+    async def health() -> list[PartHealth]:
+        return await health_of(running)
+
+    return Parts(
+        store=running.store,
+        desk=running.desk,
+        operator=running.operator,
+        clock=wiring.clock,
+        random=os.urandom,
+        emit=running.listeners,
+        health=health,
+        tenants=tenants,
+        changed=running.worker.changed,
+        body_bytes_max=running.config.api.batch_bytes,
+    )
+
+
+async def health_of(running: Engine) -> list[PartHealth]:
+    """Each part by name, from what is known: nothing is tried out for this."""
+    parts = []
+    if running.presence.here:
+        parts.append(PartHealth(name="store", state="ok", needed=True))
+    else:
+        parts.append(
+            PartHealth(
+                name="store", state="down", detail="it does not answer; outcomes wait for it", needed=True
+            )
+        )
+    try:
+        await running.queue.depth()
+        parts.append(PartHealth(name="queue", state="ok"))
+    except QueueError as error:
+        parts.append(PartHealth(name="queue", state="down", detail=str(error)))
+    for route in running.routes.figures():
+        state, reason = str(route["state"]), str(route["reason"])
+        parts.append(
+            PartHealth(
+                name=f"transport {route['transport']}",
+                state="ok" if state == "closed" else "degraded",
+                detail="" if state == "closed" else f"{state}: {reason}",
+            )
+        )
+    return parts

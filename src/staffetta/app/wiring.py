@@ -1,0 +1,260 @@
+"""Settings into parts, one function a part. Concrete backends are named here, imported where they are made."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from staffetta import config as settings
+from staffetta.attachments import Folder
+from staffetta.config import Config
+from staffetta.config.kinds import transport_name
+from staffetta.errors import FieldProblem, SettingsError
+from staffetta.flow.accept import Desk
+from staffetta.flow.operate import Operator
+from staffetta.mail import backoff, identity, limiter, verdict
+from staffetta.mail.events import Emit
+from staffetta.mail.message import Millis, RetryLimits
+from staffetta.mail.payload import Limits
+from staffetta.mail.report import Receivers, ReportRules
+from staffetta.mail.rulebook import CompanyRules, RuleBook
+from staffetta.mail.verdict import Table
+from staffetta.queue.contract import Queue
+from staffetta.spool import Spool
+from staffetta.store.contract import Store
+from staffetta.transport.contract import Transport
+
+
+def clock() -> Millis:
+    """Now, in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+draw: Callable[[], float] = random.random
+
+
+def new_id(now: Millis) -> str:
+    """A UUIDv7 of this moment."""
+    return identity.uuid7(now, os.urandom(identity.RANDOM_BYTES))
+
+
+def worker_id() -> str:
+    """Names this process among all that ever claim. Without a dot: a claim's token goes on after one."""
+    return f"{os.getpid()}-{os.urandom(5).hex()}"
+
+
+# ----------------------------------------------------------------------------------------------- the store
+
+
+def store_for(config: Config, *, owner: bool) -> Store:
+    """The store, not yet opened. `owner`: this process serves it; False: a command beside a serving one."""
+    scheme = config.store.url.partition(":")[0]
+    if scheme == "sqlite":
+        from staffetta.store.sqlite import SqliteStore
+
+        return SqliteStore(settings.sqlite_path(config.store.url), owner=owner)
+    raise SettingsError([FieldProblem("store.url", f"{scheme}:// stores are not part of this release")])
+
+
+def queue_for(config: Config) -> Queue:
+    scheme = config.queue.url.partition(":")[0]
+    if scheme == "local":
+        from staffetta.mail.fairness import Priorities, Weights
+        from staffetta.queue.local import LocalQueue
+
+        fairness = config.fairness
+        rates = {
+            name: limiter.per_second(own.rate) for name, own in config.companies.items() if own.rate is not None
+        }
+        limit = config.limiter
+        return LocalQueue(
+            clock=clock,
+            waiting_max=config.queue.waiting_max,
+            batch_max=fairness.max_jobs_per_batch,
+            enabled=fairness.enabled,
+            weights=Weights(named=weights_of(config)),
+            priorities=Priorities(
+                base=fairness.base_priority, increment=fairness.increment, highest=fairness.max_priority
+            ),
+            limiter=limiter.Limit(max=limit.max, duration_ms=limit.duration_ms) if limit.max else None,
+            rates=rates,
+        )
+    raise SettingsError([FieldProblem("queue.url", f"{scheme}:// queues are not part of this release")])
+
+
+def weights_of(config: Config) -> Mapping[str, float]:
+    """Weights by company; a company's own line goes before the patterns of `fairness.weights`."""
+    own = {name: company.weight for name, company in config.companies.items() if company.weight is not None}
+    return {**own, **{name: weight for name, weight in config.fairness.weights.items() if name not in own}}
+
+
+# ----------------------------------------------------------------------------------------------- transports
+
+
+def transports_for(config: Config) -> list[Transport]:
+    """Every transport that some chain names, once each."""
+    addresses: dict[str, str] = {}
+    for address in (*config.transport.url, *(a for own in config.companies.values() for a in own.transport)):
+        if "://" in address:
+            addresses.setdefault(transport_name(address), address)
+    return [_transport(name, address, config) for name, address in addresses.items()]
+
+
+def _transport(name: str, address: str, config: Config) -> Transport:
+    scheme = address.partition(":")[0]
+    told = config.transport
+    if scheme == "sink":
+        from staffetta.transport.sink import SinkTransport
+
+        return SinkTransport(name=name)
+    if scheme in ("smtp", "smtps"):
+        from staffetta.transport.smtp import SmtpTransport
+
+        try:
+            made = SmtpTransport.from_url(
+                address,
+                ehlo_name=told.ehlo_name,
+                connections_max=told.connections,
+                messages_per_connection=told.messages_per_connection,
+                messages_per_second=told.messages_per_second,
+                idle_seconds=told.idle_ms / 1_000,
+            )
+        except ValueError as error:
+            raise SettingsError([FieldProblem("transport.url", str(error))]) from error
+        made.name = name
+        return made
+    raise SettingsError([FieldProblem("transport.url", f"{scheme}:// is not part of this release")])
+
+
+def chains_of(config: Config) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
+    """The default chain and the companies' own, by names."""
+    chain = tuple(transport_name(address) for address in config.transport.url)
+    own = {
+        company_id: tuple(transport_name(address) for address in company.transport)
+        for company_id, company in config.companies.items()
+        if company.transport
+    }
+    return chain, own
+
+
+def table_for(config: Config) -> Table:
+    """The rules for replies; the operator's own come first."""
+    path = config.transport.rules_file
+    try:
+        own = Path(path).read_text(encoding="utf-8") if path else None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError([FieldProblem("transport.rules_file", f"cannot be read: {error}")]) from error
+    return Table.parse(
+        verdict.packaged(),
+        first=own,
+        slow_ms=config.retry.slow_seconds * 1_000,
+        greylist_ms=config.retry.greylist_seconds * 1_000,
+    )
+
+
+# ----------------------------------------------------------------------------------------------- rules
+
+
+def rulebook_for(config: Config) -> RuleBook:
+    name = "worker-development" if config.profile == "development" else config.retry.policy
+    return RuleBook(
+        policy=backoff.POLICIES[name],
+        in_doubt=config.delivery.in_doubt,
+        in_doubt_delay_ms=config.delivery.in_doubt_delay_ms,
+        dead_letter_ttl_ms=config.dlq.ttl_ms,
+        callback_url=config.callback.url,
+        companies={
+            company_id: CompanyRules(
+                limits=_limits(own),
+                callback_url=own.callback_url,
+                transports=tuple(transport_name(address) for address in own.transport),
+            )
+            for company_id, own in config.companies.items()
+        },
+    )
+
+
+def _limits(own: Any) -> RetryLimits | None:
+    if own.max_attempts is None and own.retry_delay is None and own.max_retry_delay is None:
+        return None
+    return RetryLimits(
+        max_attempts=own.max_attempts, retry_delay_ms=own.retry_delay, max_retry_delay_ms=own.max_retry_delay
+    )
+
+
+def receivers_for(config: Config) -> Receivers:
+    return Receivers(
+        url=config.callback.url,
+        secret=config.callback.secret,
+        companies={
+            company_id: (own.callback_url, own.callback_secret)
+            for company_id, own in config.companies.items()
+            if own.callback_url or own.callback_secret
+        },
+        allow_private=config.callback.allow_private,
+    )
+
+
+def report_rules_for(config: Config) -> ReportRules:
+    told = config.callback
+    return ReportRules(
+        batch=told.batch,
+        max_retries=told.max_retries,
+        retry_interval_ms=told.retry_interval_ms,
+        window_ms=told.window_hours * 3_600_000,
+        sent_reason=told.sent_reason,
+    )
+
+
+# ----------------------------------------------------------------------------------------------- hands
+
+
+def spool_for(config: Config) -> Spool:
+    return Spool(Path(config.spool.path))
+
+
+def operator_for(
+    config: Config, *, store: Store, rulebook: RuleBook, emit: Emit, queue: Queue | None, spool: Spool
+) -> Operator:
+    return Operator(
+        store=store,
+        rulebook=rulebook,
+        clock=clock,
+        draw=draw,
+        emit=emit,
+        expires_in_ms=config.delivery.expires_in_ms,
+        dead_after_ms=config.worker.dead_after_ms,
+        timeout_ms=config.restore.timeout_minutes * 60_000,
+        spool=spool,
+        queue=queue,
+    )
+
+
+def desk_for(
+    config: Config, *, store: Store, rulebook: RuleBook, emit: Emit, queue: Queue | None, spool: Spool
+) -> Desk:
+    return Desk(
+        store=store,
+        spool=spool,
+        clock=clock,
+        new_id=new_id,
+        emit=emit,
+        queue=queue,
+        attachments=attachments_for(config),
+        limits=limits_of(config),
+        rulebook=rulebook,
+        expires_in_ms=config.delivery.expires_in_ms,
+        shared=config.store.shared,
+    )
+
+
+def attachments_for(config: Config) -> Folder:
+    return Folder(config.attachments.base_path, setting="attachments.base_path")
+
+
+def limits_of(config: Config) -> Limits:
+    return Limits(body_bytes=config.limits.body_bytes, message_bytes=config.limits.message_bytes)

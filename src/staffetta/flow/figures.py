@@ -1,0 +1,60 @@
+"""Figures that live in processes, as each writes them to the store every second and anybody may read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from staffetta.mail.message import Millis
+from staffetta.mail.shapes import moment
+from staffetta.queue.contract import CompanyFigures
+from staffetta.store.contract import Store
+
+FRESH_MS = 15_000
+"""Figures older than this are a dead or stopped worker's."""
+
+
+def company(one: CompanyFigures) -> dict[str, Any]:
+    """One company's figures, under the seed's names."""
+    return {
+        "company_id": one.company_id,
+        "companyId": one.company_id,
+        "waiting": one.waiting,
+        "active": one.active,
+        "weight": one.weight,
+        "roundsWithoutProcessing": one.rounds_without_processing,
+        "currentPriority": one.current_priority,
+        "consecutiveBatchCount": one.consecutive_batch_count,
+        "totalProcessed": one.total_processed,
+        "lastProcessedAt": moment(one.last_processed_at),
+    }
+
+
+async def published(store: Store, *, now: Millis) -> list[dict[str, Any]]:
+    """What each living worker last told."""
+    found = await store.figures(newer_than=now - FRESH_MS)
+    return [msgspec.json.decode(figures) for _, figures in sorted(found.items())]
+
+
+async def tenants(store: Store, *, now: Millis) -> list[dict[str, Any]]:
+    """Every company's figures, the busiest first; those of several workers are laid together."""
+    told = await published(store, now=now)
+    return laid_together(row for each in told for row in each.get("companies", ()))
+
+
+def laid_together(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    companies: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        known = companies.get(row["companyId"])
+        if known is None:
+            companies[row["companyId"]] = dict(row)
+            continue
+        for name in ("waiting", "active", "totalProcessed"):
+            known[name] += row[name]
+        for name in ("roundsWithoutProcessing", "consecutiveBatchCount"):
+            known[name] = max(known[name], row[name])
+        known["currentPriority"] = min(known["currentPriority"], row["currentPriority"])
+        known["lastProcessedAt"] = max(known["lastProcessedAt"] or "", row["lastProcessedAt"] or "") or None
+    return sorted(companies.values(), key=lambda row: (-row["waiting"] - row["active"], row["companyId"]))
