@@ -47,7 +47,7 @@ def email(one: Email) -> Shape:
         "expires_at": moment(one.expires_at),
         "reached_at": moment(one.reached_at),
         "priority": one.priority,
-        "attempts": one.attempts,
+        "attempts_counted": one.attempts,
         "in_doubt": one.doubts > 0,
         "sequence": one.sequence,
         "from": one.sender,

@@ -110,7 +110,7 @@ _EMAIL: Schema = {
     "expires_at": _MAYBE_TIME,
     "reached_at": _MAYBE_TIME,
     "priority": _WHOLE,
-    "attempts": _WHOLE,
+    "attempts_counted": _WHOLE,
     "in_doubt": _FLAG,
     "sequence": _WHOLE,
     "from": _TEXT,
