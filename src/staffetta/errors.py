@@ -9,6 +9,7 @@ StaffettaError
 ├── Conflict                 the id or idempotency key is known with another content
 │   ├── KeyReused            the same idempotency key came with another body
 │   └── StillRunning         the first request with this idempotency key has not been answered yet
+├── Unstorable               a value that no store could keep: a text that is not Unicode, a number too large
 ├── StoreError               the store failed
 │   ├── StoreUnavailable     away, busy or full for now: outcomes wait, nothing is claimed
 │   ├── StoreOwned           another process owns the file
@@ -84,6 +85,10 @@ class KeyReused(Conflict):
 
 class StillRunning(Conflict):
     """The first request with this idempotency key has not been answered yet; ask again in a moment."""
+
+
+class Unstorable(StaffettaError, ValueError):
+    """This cannot be kept; nothing of it was. Trying again changes nothing."""
 
 
 class StoreError(StaffettaError):

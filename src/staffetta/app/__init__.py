@@ -4,6 +4,7 @@ from staffetta.app.doctor import Finding, examine
 from staffetta.app.engine import STAGES, Engine, engine, opened_store
 from staffetta.app.running import Ready, answering, run
 from staffetta.app.tools import Tools, migrate, tools
+from staffetta.app.wiring import table_for
 from staffetta.config import Config
 
 __all__ = [
@@ -19,5 +20,6 @@ __all__ = [
     "migrate",
     "opened_store",
     "run",
+    "table_for",
     "tools",
 ]

@@ -36,7 +36,9 @@ def dlq_command() -> None:
 @click.option("--cursor", help="Where the page before ended.")
 @json_option
 @click.pass_context
-def list_letters(context: click.Context, limit: int, cursor: str | None, as_json: bool, **narrow: Any) -> None:
+def list_letters(
+    context: click.Context, /, limit: int, cursor: str | None, as_json: bool, **narrow: Any
+) -> None:
     """Dead letters, newest first."""
     found = settings(context)
 
@@ -62,14 +64,21 @@ def list_letters(context: click.Context, limit: int, cursor: str | None, as_json
 def _row(one: DeadLetter) -> tuple[str, ...]:
     retrying = " (being retried)" if one.retrying_since else ""
     code = (one.last_failure_code or "") + retrying
-    return (one.outbox_id, one.company_id, code, str(one.failed_attempts), when(one.moved_at), one.last_failure_reason[:80])
+    return (
+        one.outbox_id,
+        one.company_id,
+        code,
+        str(one.failed_attempts),
+        when(one.moved_at),
+        one.last_failure_reason[:80],
+    )
 
 
 @dlq_command.command("show")
 @click.argument("id")
 @json_option
 @click.pass_context
-def show_letter(context: click.Context, id: str, as_json: bool) -> None:
+def show_letter(context: click.Context, /, id: str, as_json: bool) -> None:
     """One dead letter with the payload it was handed in with."""
     found = settings(context)
 
@@ -92,7 +101,7 @@ def show_letter(context: click.Context, id: str, as_json: bool) -> None:
 @dlq_command.command("stats")
 @json_option
 @click.pass_context
-def stats(context: click.Context, as_json: bool) -> None:
+def stats(context: click.Context, /, as_json: bool) -> None:
     """How many, by code and by company."""
     found = settings(context)
 
@@ -101,7 +110,12 @@ def stats(context: click.Context, as_json: bool) -> None:
             counts = await tools.store.dead_letter_counts()
         oldest = when(counts.oldest_at) or None
         if as_json:
-            shape = {"size": counts.size, "by_code": counts.by_code, "by_company": counts.by_company, "oldest_at": oldest}
+            shape = {
+                "size": counts.size,
+                "by_code": counts.by_code,
+                "by_company": counts.by_company,
+                "oldest_at": oldest,
+            }
             print_json(shape)
             return
         click.echo(f"{counts.size} dead letters" + (f", the oldest of {oldest}" if oldest else ""))
@@ -123,6 +137,7 @@ def stats(context: click.Context, as_json: bool) -> None:
 @click.pass_context
 def retry(
     context: click.Context,
+    /,
     ids: tuple[str, ...],
     limit: int,
     dry_run: bool,
@@ -172,10 +187,12 @@ def print_done(done: dict[str, Any], words: str, *, as_json: bool) -> None:
 @click.argument("ids", nargs=-1, required=True)
 @click.option("--delivered", is_flag=True, help="You know that it was delivered: it becomes SENT.")
 @click.pass_context
-def resolve(context: click.Context, ids: tuple[str, ...], delivered: bool) -> None:
+def resolve(context: click.Context, /, ids: tuple[str, ...], delivered: bool) -> None:
     """Close one in doubt as SENT."""
     if not delivered:
-        raise click.UsageError("say --delivered: the e-mail becomes SENT. To send it again: `staffetta dlq retry ID`")
+        raise click.UsageError(
+            "say --delivered: the e-mail becomes SENT. To send it again: `staffetta dlq retry ID`"
+        )
     found = settings(context)
 
     async def close() -> None:
@@ -190,7 +207,7 @@ def resolve(context: click.Context, ids: tuple[str, ...], delivered: bool) -> No
 @dlq_command.command("discard")
 @click.argument("ids", nargs=-1, required=True)
 @click.pass_context
-def discard(context: click.Context, ids: tuple[str, ...]) -> None:
+def discard(context: click.Context, /, ids: tuple[str, ...]) -> None:
     """Remove dead letters; the e-mails' own records stay."""
     found = settings(context)
 
@@ -209,7 +226,9 @@ def discard(context: click.Context, ids: tuple[str, ...]) -> None:
 @click.option("--dry-run", is_flag=True)
 @json_option
 @click.pass_context
-def purge(context: click.Context, older_than: str, company_id: str | None, dry_run: bool, as_json: bool) -> None:
+def purge(
+    context: click.Context, /, older_than: str, company_id: str | None, dry_run: bool, as_json: bool
+) -> None:
     """Remove dead letters older than this; the e-mails' own records stay."""
     found, oldest = settings(context), age(older_than)
 
@@ -226,7 +245,7 @@ def purge(context: click.Context, older_than: str, company_id: str | None, dry_r
 @filter_options(status=False, code=True)
 @click.option("--output", type=click.Path(path_type=Path), help="A file; default: standard output.")
 @click.pass_context
-def export(context: click.Context, output: Path | None, **narrow: Any) -> None:
+def export(context: click.Context, /, output: Path | None, **narrow: Any) -> None:
     """Every dead letter of a filter as JSON lines, payloads included."""
     found = settings(context)
 
@@ -236,8 +255,8 @@ def export(context: click.Context, output: Path | None, **narrow: Any) -> None:
         try:
             async with app.tools(found) as tools:
                 meant = build_filter(now=tools.clock(), **narrow)
-                async for letter, content in tools.operator.export(meant):
-                    shape = shapes.whole_dead_letter(letter, content.payload if content else None)
+                async for letter, payload in tools.operator.export(meant):
+                    shape = shapes.whole_dead_letter(letter, payload)
                     stream.write(msgspec.json.encode(shape) + b"\n")
                     count += 1
         finally:

@@ -17,14 +17,22 @@ def keys_command() -> None:
 
 
 @keys_command.command("create")
-@click.option("--role", type=click.Choice(keys.ROLES), required=True, help="send: hand in; read: look; operate: all.")
+@click.option(
+    "--role", type=click.Choice(keys.ROLES), required=True, help="send: hand in; read: look; operate: all."
+)
 @click.option("--company", "company_id", metavar="ID", help="Only this company.")
 @click.option("--all-companies", is_flag=True, help="For all companies.")
 @click.option("--note", default="", help="Whose it is; shown in listings.")
 @json_option
 @click.pass_context
 def create(
-    context: click.Context, role: keys.Role, company_id: str | None, all_companies: bool, note: str, as_json: bool
+    context: click.Context,
+    /,
+    role: keys.Role,
+    company_id: str | None,
+    all_companies: bool,
+    note: str,
+    as_json: bool,
 ) -> None:
     """Make a key and show it once."""
     if (company_id is None) != all_companies:
@@ -54,7 +62,7 @@ def create(
 @keys_command.command("list")
 @json_option
 @click.pass_context
-def list_keys(context: click.Context, as_json: bool) -> None:
+def list_keys(context: click.Context, /, as_json: bool) -> None:
     """All keys, revoked ones included; never the keys themselves."""
     found = settings(context)
 
@@ -67,7 +75,8 @@ def list_keys(context: click.Context, as_json: bool) -> None:
         table(
             ("id", "role", "company", "created", "revoked", "note"),
             [
-                (k.id, k.role, k.company_id or "(all)", when(k.created_at), when(k.revoked_at), k.note) for k in known
+                (k.id, k.role, k.company_id or "(all)", when(k.created_at), when(k.revoked_at), k.note)
+                for k in known
             ],
             empty="No keys: `serve` answers on loopback only. Make one: staffetta keys create --role send …",
         )
@@ -78,7 +87,7 @@ def list_keys(context: click.Context, as_json: bool) -> None:
 @keys_command.command("revoke")
 @click.argument("ids", nargs=-1, required=True)
 @click.pass_context
-def revoke(context: click.Context, ids: tuple[str, ...]) -> None:
+def revoke(context: click.Context, /, ids: tuple[str, ...]) -> None:
     """End keys; a running API refuses them within a second."""
     found = settings(context)
 

@@ -29,7 +29,9 @@ async def watch(tools: app.Tools) -> None:
             status, before, rate = await _read(tools, before)
             sent = status["emails"]["SENT"] + status["emails"]["SENT-ACKNOWLEDGED"]
             waiting = status["queue"]["waiting"]
-            click.echo(f"sent {sent}, waiting {waiting}, dead letters {status['dlq']['size']}, {rate:.0f} e-mails/s")
+            click.echo(
+                f"sent {sent}, waiting {waiting}, dead letters {status['dlq']['size']}, {rate:.0f} e-mails/s"
+            )
             await asyncio.sleep(EVERY_SECONDS)
     with Live(console=screen, screen=True, auto_refresh=False) as live:
         while True:
@@ -42,7 +44,9 @@ async def _read(
     tools: app.Tools, before: tuple[float, int] | None
 ) -> tuple[dict[str, Any], tuple[float, int], float]:
     status = await read_status(tools)
-    ended = sum(status["emails"][name] for name in status["emails"] if name.startswith(("SENT", "CALLING-SENT")))
+    ended = sum(
+        status["emails"][name] for name in status["emails"] if name.startswith(("SENT", "CALLING-SENT"))
+    )
     now = time.monotonic()
     rate = (ended - before[1]) / (now - before[0]) if before and now > before[0] else 0.0
     return status, (now, ended), max(0.0, rate)

@@ -1,4 +1,4 @@
-"""Looking: counts, listings, one e-mail's story, companies, alerts. Nothing here changes anything but a weight."""
+"""Looking: counts, listings, one e-mail's story, companies, alerts. Nothing here changes but a weight."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def read_status(tools: app.Tools) -> dict[str, Any]:
 @click.option("--watch", is_flag=True, help="Show it again every second until Ctrl-C.")
 @json_option
 @click.pass_context
-def status_command(context: click.Context, watch: bool, as_json: bool) -> None:
+def status_command(context: click.Context, /, watch: bool, as_json: bool) -> None:
     """Counts by status, queue and dead letters."""
     found = settings(context)
 
@@ -67,7 +67,8 @@ def _print_status(status: dict[str, Any]) -> None:
     queue, dlq = status["queue"], status["dlq"]
     click.echo()
     click.echo(
-        f"queue: {queue['waiting']} waiting, {queue['delayed']} delayed (READY, due later), {queue['active']} active"
+        f"queue: {queue['waiting']} waiting, {queue['delayed']} delayed (READY, due later),"
+        f" {queue['active']} active"
     )
     click.echo(f"dead letters: {dlq['size']}" + (" (see `staffetta dlq stats`)" if dlq["size"] else ""))
     for pause in status["paused"]:
@@ -81,7 +82,9 @@ def _print_status(status: dict[str, Any]) -> None:
 @click.option("--cursor", help="Where the page before ended.")
 @json_option
 @click.pass_context
-def list_command(context: click.Context, limit: int, cursor: str | None, as_json: bool, **narrow: Any) -> None:
+def list_command(
+    context: click.Context, /, limit: int, cursor: str | None, as_json: bool, **narrow: Any
+) -> None:
     """E-mails, newest first."""
     found = settings(context)
 
@@ -113,7 +116,7 @@ def _row(one: Email) -> Sequence[str]:
 @click.argument("id")
 @json_option
 @click.pass_context
-def show_command(context: click.Context, id: str, as_json: bool) -> None:
+def show_command(context: click.Context, /, id: str, as_json: bool) -> None:
     """One e-mail's whole story: statuses, attempts with replies and rules, recipients."""
     found = settings(context)
 
@@ -136,7 +139,7 @@ def show_command(context: click.Context, id: str, as_json: bool) -> None:
 @click.group("tenants", invoke_without_command=True)
 @json_option
 @click.pass_context
-def tenants_command(context: click.Context, as_json: bool) -> None:
+def tenants_command(context: click.Context, /, as_json: bool) -> None:
     """Fairness figures per company, as the running workers last told them."""
     if context.invoked_subcommand is None:
         run(_show_tenants(settings(context), as_json=as_json))
@@ -152,14 +155,15 @@ async def _show_tenants(found: Config, *, as_json: bool) -> None:
         ("company", "waiting", "active", "weight", "rounds", "priority", "in a row", "processed", "last"),
         [
             (
-                row["companyId"], row["waiting"], row["active"], f"{row['weight']:g}", row["roundsWithoutProcessing"],
+                row["companyId"], row["waiting"], row["active"], f"{row['weight']:g}",
+                row["roundsWithoutProcessing"],
                 row["currentPriority"], row["consecutiveBatchCount"], row["totalProcessed"],
                 row["lastProcessedAt"] or "",
             )
             for row in rows
         ],
         right=("waiting", "active", "weight", "rounds", "priority", "in a row", "processed"),
-        empty="No company has been served by a running worker in the last seconds. Is `staffetta serve` running?",
+        empty="No running worker has told of a company in the last seconds. Is `staffetta serve` running?",
     )  # fmt: skip
 
 
@@ -167,7 +171,7 @@ async def _show_tenants(found: Config, *, as_json: bool) -> None:
 @click.argument("company_id")
 @click.argument("weight", type=click.FloatRange(0.01, 1_000))
 @click.pass_context
-def weight_command(context: click.Context, company_id: str, weight: float) -> None:
+def weight_command(context: click.Context, /, company_id: str, weight: float) -> None:
     """Change a company's share; running workers follow within a second, and it survives restarts."""
     found = settings(context)
 
@@ -182,7 +186,7 @@ def weight_command(context: click.Context, company_id: str, weight: float) -> No
 @click.command("alerts")
 @json_option
 @click.pass_context
-def alerts_command(context: click.Context, as_json: bool) -> None:
+def alerts_command(context: click.Context, /, as_json: bool) -> None:
     """Every alert's condition, value and state."""
     found = settings(context)
 
@@ -214,5 +218,3 @@ def top_command(context: click.Context) -> None:
             await live.watch(tools)
 
     run(watch())
-
-

@@ -1,4 +1,4 @@
-"""The `staffetta` command: finds the command's file only when it is called, and turns errors into words and codes.
+"""The `staffetta` command: loads a command's file only when it is called, turns errors into words and codes.
 
 Exit codes: 0 done, 1 the operation failed, 2 wrong usage or settings.
 """
@@ -72,7 +72,7 @@ class Commands(click.Group):
 )
 @click.version_option(package_name="staffetta")
 @click.pass_context
-def staffetta(context: click.Context, config_path: Path | None) -> None:
+def staffetta(context: click.Context, /, config_path: Path | None) -> None:
     """A delivery engine for the e-mail that an application must not lose."""
     context.obj = config_path
 

@@ -26,11 +26,15 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 
 @click.command("explain")
 @click.argument("reply", required=False)
-@click.option("--stage", help="Where it was answered: connect, ehlo, starttls, auth, mail, rcpt, data, dot, request.")
+@click.option(
+    "--stage", help="Where it was answered: connect, ehlo, starttls, auth, mail, rcpt, data, dot, request."
+)
 @click.option("--jsonl", is_flag=True, help='Read {"reply": …, "stage": …} lines; write one verdict a line.')
 @json_option
 @click.pass_context
-def explain_command(context: click.Context, reply: str | None, stage: str | None, jsonl: bool, as_json: bool) -> None:
+def explain_command(
+    context: click.Context, /, reply: str | None, stage: str | None, jsonl: bool, as_json: bool
+) -> None:
     """What a server's reply means: category, what is done, how far it reaches, and the rule that says so."""
     rules = _rules(context)
     if jsonl:
@@ -38,7 +42,7 @@ def explain_command(context: click.Context, reply: str | None, stage: str | None
         return
     if reply is None:
         raise click.UsageError('give the reply: staffetta explain "550 5.7.1 …", or --jsonl')
-    shape = explain.explain(reply, stage=stage, table=rules)
+    shape = dict(explain.explain(reply, stage or "", table=rules))
     if as_json:
         print_json(shape)
         return
@@ -58,15 +62,17 @@ def _explain_lines(rules: verdict.Table) -> None:
             sys.stdout.flush()
             problem = f'is not {{"reply": …, "stage": …}}: {error}'
             raise PayloadError([FieldProblem(f"line {number}", problem)]) from error
-        write(msgspec.json.encode(explain.explain(asked.reply, stage=asked.stage, table=rules)) + b"\n")
+        write(msgspec.json.encode(explain.explain(asked.reply, asked.stage or "", table=rules)) + b"\n")
     sys.stdout.flush()
 
 
 @click.command("backoff")
-@click.option("--policy", "name", type=click.Choice(sorted(backoff.POLICIES)), help="Default: the one in force.")
+@click.option(
+    "--policy", "name", type=click.Choice(sorted(backoff.POLICIES)), help="Default: the one in force."
+)
 @json_option
 @click.pass_context
-def backoff_command(context: click.Context, name: str | None, as_json: bool) -> None:
+def backoff_command(context: click.Context, /, name: str | None, as_json: bool) -> None:
     """The delays of a retry policy: base, least and most, after each failed attempt."""
     found = settings(context)
     in_force = "worker-development" if found.profile == "development" else found.retry.policy

@@ -21,7 +21,7 @@ def _with_processes(found: Config, processes: int | None) -> Config:
 @click.command("serve")
 @click.option("--processes", type=click.IntRange(1, 64), help="Sending processes; default: worker.processes.")
 @click.pass_context
-def serve_command(context: click.Context, processes: int | None) -> None:
+def serve_command(context: click.Context, /, processes: int | None) -> None:
     """API, dashboard and all stages, until SIGTERM or Ctrl-C; a stop leaves nothing in work."""
     found = _with_processes(settings(context), processes)
     wants_transport(found)
@@ -32,7 +32,7 @@ def serve_command(context: click.Context, processes: int | None) -> None:
 @click.option("--stages", default=",".join(STAGES), show_default=True, help="Which, with commas between.")
 @click.option("--processes", type=click.IntRange(1, 64), help="Sending processes; default: worker.processes.")
 @click.pass_context
-def work_command(context: click.Context, stages: str, processes: int | None) -> None:
+def work_command(context: click.Context, /, stages: str, processes: int | None) -> None:
     """Only the stages, without the API."""
     named = frozenset(one.strip() for one in stages.split(",") if one.strip())
     unknown = sorted(named - set(STAGES))

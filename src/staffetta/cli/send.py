@@ -1,4 +1,4 @@
-"""Handing in e-mails: from flags, a payload file, an .eml, or JSON lines. Each id is printed once it is durable."""
+"""Handing in e-mails: from flags, a payload file, an .eml, or JSON lines. An id printed is an e-mail kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from typing import Any, BinaryIO
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from staffetta import app
 from staffetta.cli.terminal import print_json, run, settings
@@ -26,7 +33,9 @@ MOST_PROBLEMS_SHOWN = 20
 
 @click.command("send")
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--jsonl", "lines_from", metavar="FILE", help="JSON lines, one payload each; - is standard input.")
+@click.option(
+    "--jsonl", "lines_from", metavar="FILE", help="JSON lines, one payload each; - is standard input."
+)
 @click.option("--from", "sender", metavar="ADDRESS")
 @click.option("--to", multiple=True, metavar="ADDRESS")
 @click.option("--cc", multiple=True, metavar="ADDRESS")
@@ -49,7 +58,13 @@ MOST_PROBLEMS_SHOWN = 20
 @click.option("--json", "as_json", is_flag=True, help='{"id","status"} a line instead of the id.')
 @click.pass_context
 def send_command(
-    context: click.Context, file: Path | None, lines_from: str | None, key: str | None, as_json: bool, **flags: Any
+    context: click.Context,
+    /,
+    file: Path | None,
+    lines_from: str | None,
+    key: str | None,
+    as_json: bool,
+    **flags: Any,
 ) -> None:
     """Hand in e-mails; they are durable once their id is printed.
 
@@ -127,7 +142,13 @@ class _Tally:
     def bar(self) -> Progress | None:
         if not self._errors.is_terminal:
             return None
-        columns = (TextColumn("handing in"), BarColumn(), MofNCompleteColumn(), TaskProgressColumn(), TimeRemainingColumn())
+        columns = (
+            TextColumn("handing in"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+        )
         return Progress(*columns, console=self._errors, transient=True)
 
 

@@ -1,4 +1,4 @@
-"""Setting up: the store's schema, and checks of everything that must be right, with the remedy for what is not."""
+"""Setting up: the store's schema, and checks of all that must be right, with the remedy for what is not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def migrate_command(context: click.Context) -> None:
 @click.command("doctor")
 @json_option
 @click.pass_context
-def doctor_command(context: click.Context, as_json: bool) -> None:
+def doctor_command(context: click.Context, /, as_json: bool) -> None:
     """Check settings, store, queue, transport, callback, clock and disk; name the remedy for each trouble."""
     findings = run(app.examine(settings(context)))
     if as_json:

@@ -1,4 +1,4 @@
-"""Steering: e-mails back on their way, stopped, erased; sending paused and resumed. Works beside a running `serve`."""
+"""Steering: e-mails back on their way, stopped, erased; sending paused and resumed. Beside a `serve` or not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from staffetta.cli.terminal import build_filter, filter_options, json_option, ru
 @json_option
 @click.pass_context
 def retry_command(
-    context: click.Context, ids: tuple[str, ...], limit: int, dry_run: bool, as_json: bool, **narrow: Any
+    context: click.Context, /, ids: tuple[str, ...], limit: int, dry_run: bool, as_json: bool, **narrow: Any
 ) -> None:
     """Failed e-mails back on their way: by id, or all of a filter. Attempts start anew, history is kept."""
     if not ids and not any(narrow.values()):
@@ -43,7 +43,9 @@ def retry_command(
     print_done(run(again()), "would be sent again" if dry_run else "on their way again", as_json=as_json)
 
 
-def _each(context: click.Context, ids: tuple[str, ...], act: Callable[[app.Tools, str], Awaitable[object]]) -> None:
+def _each(
+    context: click.Context, /, ids: tuple[str, ...], act: Callable[[app.Tools, str], Awaitable[object]]
+) -> None:
     found = settings(context)
 
     async def all_of_them() -> None:
@@ -58,7 +60,7 @@ def _each(context: click.Context, ids: tuple[str, ...], act: Callable[[app.Tools
 @click.command("cancel")
 @click.argument("ids", nargs=-1, required=True)
 @click.pass_context
-def cancel_command(context: click.Context, ids: tuple[str, ...]) -> None:
+def cancel_command(context: click.Context, /, ids: tuple[str, ...]) -> None:
     """Stop e-mails that are not sent yet: they end as FAILED, code CANCELLED, without a dead letter."""
     _each(context, ids, lambda tools, id: tools.operator.cancel(id))
 
@@ -66,7 +68,7 @@ def cancel_command(context: click.Context, ids: tuple[str, ...]) -> None:
 @click.command("erase")
 @click.argument("ids", nargs=-1, required=True)
 @click.pass_context
-def erase_command(context: click.Context, ids: tuple[str, ...]) -> None:
+def erase_command(context: click.Context, /, ids: tuple[str, ...]) -> None:
     """Erase the content of finished e-mails; their records stay."""
     _each(context, ids, lambda tools, id: tools.operator.erase(id))
 
@@ -83,7 +85,7 @@ def _scope(transport: str | None, company_id: str | None) -> tuple[str, str]:
 @click.option("--transport", metavar="NAME", help="Only this transport.")
 @click.option("--company", "company_id", metavar="ID", help="Only this company.")
 @click.pass_context
-def pause_command(context: click.Context, transport: str | None, company_id: str | None) -> None:
+def pause_command(context: click.Context, /, transport: str | None, company_id: str | None) -> None:
     """Stop sending within a second; what is handed in is kept. Survives restarts; expiry goes on."""
     found, (scope, name) = settings(context), _scope(transport, company_id)
 
@@ -99,7 +101,7 @@ def pause_command(context: click.Context, transport: str | None, company_id: str
 @click.option("--transport", metavar="NAME", help="Only this transport.")
 @click.option("--company", "company_id", metavar="ID", help="Only this company.")
 @click.pass_context
-def resume_command(context: click.Context, transport: str | None, company_id: str | None) -> None:
+def resume_command(context: click.Context, /, transport: str | None, company_id: str | None) -> None:
     """Send again."""
     found, (scope, name) = settings(context), _scope(transport, company_id)
 

@@ -1,4 +1,4 @@
-"""Tells one e-mail's story in words: what it went through, what was answered, by which rule, and what comes next."""
+"""Tells one e-mail's story in words: what it went through, what was answered, by which rule, what is next."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def tell(
     yield ""
     yield "history"
     for entry in history:
-        yield f"  {when(entry.at)}  {entry.status:<24} {entry.cause}" + (f": {_plain(entry.reason)}" if entry.reason else "")
+        yield f"  {when(entry.at)}  {entry.status:<24} {entry.cause}" + (
+            f": {_plain(entry.reason)}" if entry.reason else ""
+        )
     if attempts:
         yield ""
         yield "attempts"
@@ -55,8 +57,13 @@ def _attempt(one: Attempt) -> Iterator[str]:
     via = f" by {one.transport}" if one.transport else ""
     yield f"  {one.attempt}{part}{via}: opened {when(one.opened_at)}, {committed}; {counted}"
     for answer in one.replies:
-        code = f"{answer.reply.code} " if answer.reply.code else (f"{answer.reply.name}: " if answer.reply.name else "")
-        yield f"    {masked(answer.address)} answered at {answer.reply.stage}: {code}{_plain(answer.reply.text)}"
+        code = (
+            f"{answer.reply.code} "
+            if answer.reply.code
+            else (f"{answer.reply.name}: " if answer.reply.name else "")
+        )
+        said = f"{code}{_plain(answer.reply.text)}"
+        yield f"    {masked(answer.address)} answered at {answer.reply.stage}: {said}"
     if one.closed_at and not one.replies:
         yield "    no reply was read" + (": in doubt" if one.committed_at else "")
     decision = one.decision

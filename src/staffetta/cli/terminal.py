@@ -50,7 +50,9 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Sequence[str] = (), empty: str) -> None:
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Sequence[str] = (), empty: str
+) -> None:
     """Print rows, or the one line that says that there are none and what to do."""
     shown = Table(box=None, header_style="bold", pad_edge=False)
     for column in columns:
@@ -66,7 +68,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Seque
 
 
 def plain(text: str) -> str:
-    """A foreign text without control characters and without our markup: a server's words cannot paint the screen."""
+    """A foreign text without control characters and markup: a server's words cannot paint the screen."""
     from rich.markup import escape
 
     return escape("".join(c if c.isprintable() or c == "\n" else " " for c in text))
@@ -83,7 +85,7 @@ def when(at: Millis | None) -> str:
 def parse_time(text: str, *, now: Millis) -> Millis:
     """RFC 3339 with an offset, or an age such as 15m, 24h, 7d."""
     try:
-        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        found = datetime.fromisoformat(text)
     except ValueError:
         return now - age(text)
     if found.tzinfo is None:
@@ -115,7 +117,9 @@ def filter_options(*, status: bool = True, code: bool = False) -> Callable[[Comm
             options.append(click.option("--code", help="Failed with this code, such as 421 or IN-DOUBT."))
         if status:
             names = click.Choice([one.value for one in Status], case_sensitive=False)
-            options.append(click.option("--status", "statuses", multiple=True, type=names, help="In this status."))
+            options.append(
+                click.option("--status", "statuses", multiple=True, type=names, help="In this status.")
+            )
         for option in options:
             command = option(command)
         return command
@@ -146,7 +150,9 @@ def build_filter(
 def wants_transport(found: Config) -> None:
     """:raises SettingsError: nothing can be sent, and how to change that."""
     if not found.transport.url:
-        remedy = "is not set: write STAFFETTA_TRANSPORT=smtp://user:password@relay:587 (or sink:// to try it out)"
+        remedy = (
+            "is not set: write STAFFETTA_TRANSPORT=smtp://user:password@relay:587 (or sink:// to try it out)"
+        )
         raise SettingsError([FieldProblem("transport.url", remedy)])
 
 

@@ -1,4 +1,4 @@
-"""Reads a message file (.eml) as the payload that would say the same: addresses, subject, bodies, attachments."""
+"""Reads a message file (.eml) as the payload that says the same: addresses, subject, bodies, attachments."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 from staffetta.errors import FieldProblem, PayloadError
 
-_OURS = {
-    "from", "to", "cc", "bcc", "subject", "date", "message-id", "reply-to", "mime-version", "received", "return-path",
-    "dkim-signature", "sender",
-}  # fmt: skip
+_OURS = frozenset(
+    {"from", "to", "cc", "bcc", "subject", "date", "message-id", "reply-to", "mime-version", "received"}
+    | {"return-path", "dkim-signature", "sender"}
+)
 
 
 def payload_of(raw: bytes) -> dict[str, Any]:

@@ -122,7 +122,7 @@ class Lines:
         """Into its company's line, unless it stands behind what is known of it, or there is no room."""
         company = self.companies.get(job.company_id) or self._meet(job.company_id)
         line = company.line
-        if company.more and (company.end is None or place_of(job) >= place_of(company.end)):
+        if company.more and (company.end is None or place_of(job) > place_of(company.end)):
             company.missed = True
             return False
         waiting = len(line)
