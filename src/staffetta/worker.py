@@ -20,8 +20,9 @@ from staffetta.flow.riders import Riders
 from staffetta.mail import rescue
 from staffetta.mail.events import Troubled
 from staffetta.mail.lifecycle import Status
-from staffetta.mail.message import InWork, Job, Pause, Value
-from staffetta.mail.message import Worker as WorkerRecord
+from staffetta.mail.message import InWork, Job, Value
+from staffetta.mail.operators import Pause
+from staffetta.mail.operators import Worker as WorkerRecord
 
 WEIGHTS_SETTING = "weights"
 """The store's setting in which weights changed while running are kept: JSON, company → weight."""

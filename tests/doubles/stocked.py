@@ -18,8 +18,8 @@ from staffetta.mail.message import (
     RecipientReply,
     Reply,
     Transition,
-    Worker,
 )
+from staffetta.mail.operators import Worker
 from staffetta.mail.rulebook import RuleBook
 from staffetta.mail.verdict import judge
 from staffetta.store.contract import Store

@@ -11,7 +11,8 @@ from staffetta.errors import LockNotAcquired, MoveNotAllowed, NotFound
 from staffetta.flow.operate import Operator
 from staffetta.mail.events import Event, Moved
 from staffetta.mail.lifecycle import Cause, Status
-from staffetta.mail.message import Options, Pause, Reply, RetryLimits, Transition
+from staffetta.mail.message import Options, Reply, RetryLimits, Transition
+from staffetta.mail.operators import Pause
 from staffetta.store.memory import MemoryStore
 
 DAY_MS = 86_400_000

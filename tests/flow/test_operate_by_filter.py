@@ -12,7 +12,8 @@ from staffetta.flow import operate
 from staffetta.flow.operate import Operator
 from staffetta.mail.events import Event, Troubled
 from staffetta.mail.lifecycle import Status
-from staffetta.mail.message import Filter, Job, Transition
+from staffetta.mail.message import Job, Transition
+from staffetta.mail.operators import Filter
 from staffetta.queue.contract import Queue
 from staffetta.store.memory import MemoryStore
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from staffetta.mail import keys
-from staffetta.mail.message import ApiKey
+from staffetta.mail.operators import ApiKey
 
 SECRETS = st.binary(min_size=32, max_size=32)
 

@@ -12,7 +12,7 @@ from staffetta.errors import SettingsError, StoreUnavailable
 from staffetta.mail import keys
 from staffetta.mail.keys import Role
 from staffetta.mail.lifecycle import Status
-from staffetta.mail.message import ApiKey
+from staffetta.mail.operators import ApiKey
 from staffetta.store.memory import MemoryStore
 from staffetta.web.auth import check_binding
 from staffetta.web.problems import Problem

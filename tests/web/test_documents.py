@@ -13,7 +13,7 @@ import pytest
 
 from doubles.front import Front
 from staffetta.mail import payload
-from staffetta.mail.message import Filter
+from staffetta.mail.operators import Filter
 from staffetta.web import reference
 from staffetta.web.openapi import document
 from staffetta.web.problems import TITLES

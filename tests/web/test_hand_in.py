@@ -15,7 +15,8 @@ from doubles.front import Front, Said, front_door
 from staffetta.errors import StoreUnavailable
 from staffetta.mail.events import AcceptedEmail, Troubled
 from staffetta.mail.lifecycle import Status
-from staffetta.mail.message import Added, Filter, KeptAnswer, NewEmail
+from staffetta.mail.message import Added, KeptAnswer, NewEmail
+from staffetta.mail.operators import Filter
 from staffetta.store.memory import MemoryStore
 
 PAYLOAD = {"from": "Shop <shop@example.com>", "to": "ada@example.com", "subject": "hello", "body_text": "hello"}

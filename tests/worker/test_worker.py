@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+
 from doubles.clock import run, turned
 from doubles.rig import HOUR_MS, Rig, new_email
 from doubles.transport import (
@@ -16,12 +17,12 @@ from doubles.transport import (
     loses_reply,
     refuses,
 )
-
 from staffetta.errors import StoreUnavailable
 from staffetta.mail.events import BreakerMoved, Restored, Troubled
 from staffetta.mail.lifecycle import Status
-from staffetta.mail.message import Claim, Job, Pause, Reply, Transition
-from staffetta.mail.message import Worker as WorkerRecord
+from staffetta.mail.message import Claim, Job, Reply, Transition
+from staffetta.mail.operators import Pause
+from staffetta.mail.operators import Worker as WorkerRecord
 from staffetta.store.memory import MemoryStore
 from staffetta.worker import Stage, Worker
 

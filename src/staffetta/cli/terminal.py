@@ -19,7 +19,8 @@ from staffetta import config
 from staffetta.config import Config
 from staffetta.errors import FieldProblem, SettingsError
 from staffetta.mail.lifecycle import Status
-from staffetta.mail.message import Filter, Millis
+from staffetta.mail.message import Millis
+from staffetta.mail.operators import Filter
 
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])

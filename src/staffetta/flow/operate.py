@@ -19,18 +19,8 @@ from staffetta.flow import believe
 from staffetta.mail import backoff, lifecycle, rescue, steering
 from staffetta.mail.events import Emit, Moved, Troubled
 from staffetta.mail.lifecycle import Cause, Status
-from staffetta.mail.message import (
-    DeadLetter,
-    Email,
-    Filter,
-    InWork,
-    Job,
-    Millis,
-    Page,
-    Pause,
-    Transition,
-    Value,
-)
+from staffetta.mail.message import DeadLetter, Email, InWork, Job, Millis, Transition, Value
+from staffetta.mail.operators import Filter, Page, Pause
 from staffetta.mail.rulebook import RuleBook
 from staffetta.queue.contract import Queue
 from staffetta.store.contract import Store

@@ -14,7 +14,8 @@ import re
 import zlib
 from typing import Literal, TypeAlias
 
-from staffetta.mail.message import ApiKey, Millis
+from staffetta.mail.message import Millis
+from staffetta.mail.operators import ApiKey
 
 Role: TypeAlias = Literal["send", "read", "operate"]
 ROLES: tuple[Role, ...] = ("send", "read", "operate")

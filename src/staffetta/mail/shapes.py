@@ -10,17 +10,8 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from staffetta.mail.deadletter import as_entry, iso
-from staffetta.mail.message import (
-    ApiKey,
-    Attempt,
-    DeadLetter,
-    Email,
-    HistoryEntry,
-    InWork,
-    Millis,
-    Pause,
-    RecipientState,
-)
+from staffetta.mail.message import Attempt, DeadLetter, Email, HistoryEntry, InWork, Millis, RecipientState
+from staffetta.mail.operators import ApiKey, Pause
 
 Shape: TypeAlias = dict[str, Any]
 

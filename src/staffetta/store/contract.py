@@ -22,26 +22,22 @@ from typing import Protocol
 from staffetta.mail.lifecycle import Status
 from staffetta.mail.message import (
     Added,
-    ApiKey,
     Attempt,
     Claim,
     DeadLetter,
     Email,
-    Filter,
     HistoryEntry,
-    InWork,
     IntakeClaim,
+    InWork,
     Job,
     KeptAnswer,
     Millis,
     NewEmail,
-    Page,
-    Pause,
     ReportClaim,
     Transition,
     Value,
-    Worker,
 )
+from staffetta.mail.operators import ApiKey, Filter, Page, Pause, Worker
 
 
 class Content(Value, frozen=True, kw_only=True):
@@ -105,7 +101,9 @@ class Store(Protocol):
         """Finish what was handed over, release everything."""
 
     # --- hand-in ---------------------------------------------------------------------------------------------------
-    async def add(self, emails: Sequence[NewEmail], *, keep: KeptAnswer | None = None) -> list[Added | Exception]:
+    async def add(
+        self, emails: Sequence[NewEmail], *, keep: KeptAnswer | None = None
+    ) -> list[Added | Exception]:
         """Make e-mails durable with their history; one result each, in order.
 
         A known id of the same company with the same fingerprint answers `fresh=False` and the present status;
@@ -188,9 +186,7 @@ class Store(Protocol):
     async def waiting_companies(self, *, now: Millis) -> list[str]:
         """Companies that have at least one READY e-mail due at `now`."""
 
-    async def waiting(
-        self, company_id: str, *, now: Millis, limit: int, after: Job | None = None
-    ) -> list[Job]:
+    async def waiting(self, company_id: str, *, now: Millis, limit: int, after: Job | None = None) -> list[Job]:
         """Due READY e-mails of one company in its order (priority, due time, then as they came), behind `after`.
 
         Costs the same however many e-mails are finished.

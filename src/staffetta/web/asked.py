@@ -10,7 +10,8 @@ import msgspec
 
 from staffetta.mail import strict_json
 from staffetta.mail.events import Troubled
-from staffetta.mail.message import Filter, Value
+from staffetta.mail.message import Value
+from staffetta.mail.operators import Filter
 from staffetta.web import fields
 from staffetta.web.auth import Caller
 from staffetta.web.bodies import SMALL_BYTES_MAX, Body

@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from staffetta.errors import FieldProblem, SettingsError
 from staffetta.mail import keys
 from staffetta.mail.keys import Role
-from staffetta.mail.message import ApiKey, Value
+from staffetta.mail.message import Value
+from staffetta.mail.operators import ApiKey
 from staffetta.store.contract import Store
 from staffetta.web.parts import Scope
 from staffetta.web.problems import Headers, Problem

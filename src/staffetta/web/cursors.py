@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from staffetta.errors import FieldProblem
-from staffetta.mail.message import Filter
+from staffetta.mail.operators import Filter
 from staffetta.store.contract import Store
 from staffetta.web.problems import Problem, wrong_query
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from staffetta.flow.operate import PAGE
 from staffetta.mail import shapes
-from staffetta.mail.message import Filter
+from staffetta.mail.operators import Filter
 from staffetta.store.contract import Store
 from staffetta.web.asked import NOTHING, Answer, Asked, answer
 from staffetta.web.emails import many, moved, nothing_said

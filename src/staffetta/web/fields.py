@@ -15,7 +15,8 @@ from staffetta.errors import FieldProblem
 from staffetta.flow.operate import MANY_MAX
 from staffetta.mail import strict_json
 from staffetta.mail.lifecycle import Status
-from staffetta.mail.message import Filter, Value
+from staffetta.mail.message import Value
+from staffetta.mail.operators import Filter
 from staffetta.mail.problems import shown
 from staffetta.web.cursors import LENGTH_MAX as CURSOR_MAX
 from staffetta.web.problems import told, wrong_query

@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from staffetta.mail import position
 from staffetta.mail.lifecycle import Status
-from staffetta.mail.message import Attempt, DeadLetter, Email, Filter, HistoryEntry, Millis, Page
+from staffetta.mail.message import Attempt, DeadLetter, Email, HistoryEntry, Millis
+from staffetta.mail.operators import Filter, Page
 from staffetta.store.contract import Content, DeadLetterCounts
 from staffetta.store.memory.rows import Row, State
 

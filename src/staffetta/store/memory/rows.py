@@ -12,7 +12,6 @@ import heapq
 from staffetta.mail import journal, rescue
 from staffetta.mail.lifecycle import IN_WORK, Cause, Status
 from staffetta.mail.message import (
-    ApiKey,
     Attempt,
     Claim,
     DeadLetter,
@@ -24,10 +23,9 @@ from staffetta.mail.message import (
     Millis,
     NewEmail,
     Options,
-    Pause,
     RecipientState,
-    Worker,
 )
+from staffetta.mail.operators import ApiKey, Pause, Worker
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)

@@ -10,7 +10,8 @@ import msgspec
 from staffetta.errors import Conflict, MoveNotAllowed, NotFound
 from staffetta.mail import journal
 from staffetta.mail.lifecycle import Status
-from staffetta.mail.message import ApiKey, Email, InWork, Job, Millis, Pause, Worker
+from staffetta.mail.message import Email, InWork, Job, Millis
+from staffetta.mail.operators import ApiKey, Pause, Worker
 from staffetta.mail.rescue import worker_of
 from staffetta.store.contract import Dropped, RetireCount
 from staffetta.store.memory.rows import Row, State
