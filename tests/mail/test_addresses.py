@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import suppress
 
 import pytest
 from hypothesis import example, given
@@ -64,7 +65,7 @@ def test_an_address_is_read(text: str, name: str, address: str) -> None:
         ("undisclosed-recipients:;", "@-sign"),
         ("a@b>", "has no <"),
         ("<<a@b>>", "'>'"),
-        ("Ann <a@b> x", "SPACE"),
+        ("Ann <a@b> x", "angle brackets before its end"),
         ("Other, Ann <a@b.c>", "double quotes"),
         ("c@d, Ann <a@b.c>", "double quotes"),
         ('Ann "x <a@b.c>', "double quotes"),
@@ -101,8 +102,7 @@ def test_what_is_taken_can_stand_in_a_command_and_in_a_header(text: str) -> None
     """Unicode folds some characters into dangerous ones: what counts is what comes out."""
     try:
         found = mailbox(text)
-    except AddressError as error:
-        assert str(error)
+    except AddressError:
         return
     assert re.search(r"[\x00-\x1f\x7f<>]", found.address) is None
     assert len(found.address.encode()) <= ADDRESS_OCTETS
@@ -137,9 +137,7 @@ def test_no_address_takes_long_to_refuse(text: str) -> None:
     took: list[float] = []
     for turn in range(3):
         begun = time.process_time()
-        try:
+        with suppress(AddressError):
             mailbox(text + " " * turn)
-        except AddressError:
-            pass
         took.append(time.process_time() - begun)
     assert min(took) < 0.005

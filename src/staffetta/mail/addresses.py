@@ -47,6 +47,10 @@ def mailbox(text: str) -> Mailbox:
         raise AddressError(f"holds a control character ({control})")
     text = text.strip(" ")
     if not text.endswith(">"):
+        if "<" in text:
+            raise AddressError(
+                "has angle brackets before its end; write the address last, as in Ann <a@b.example>"
+            )
         return Mailbox(address=envelope_address(text))
     name, opening, address = text[:-1].rpartition("<")
     if not opening:
