@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import staffetta
 
 SOURCE = Path(staffetta.__file__).parent
+DRAWN = Path(__file__).parents[2] / "ARCHITECTURE.md"
 
 CONTRACTS = ("store.contract", "queue.contract", "transport.contract")
 
@@ -42,7 +44,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "client": ("mail", "errors", "http"),
     "outbox": ("mail", "errors", "store.contract", "spool"),
     "app": ("*",),
-    "cli": ("app", "config", "errors", "mail", "client"),
+    "demo": ("app", "config", "sink", "mail", "errors"),
+    "cli": ("app", "config", "client", "demo", "sink", "mail", "errors"),
 }
 
 FOREIGN: dict[str, tuple[str, ...]] = {
@@ -158,3 +161,29 @@ def test_what_is_decided_is_pure(module: str, path: Path) -> None:
         if name.partition(".")[0] in CLOCK_AND_CHANCE
     ]
     assert wrong == []
+
+
+def drawn_rooms() -> dict[str, set[str]]:
+    """The table of ARCHITECTURE.md, in this file's words."""
+    found: dict[str, set[str]] = {}
+    for line in DRAWN.read_text(encoding="utf-8").split("## Rooms")[1].split("\n## ")[0].splitlines():
+        if not line.startswith("| `"):
+            continue
+        rooms, may_import = line.split("|")[1:3]
+        for name in re.findall(r"`([^`]+)`", rooms):
+            for room in CONTRACTS if name == "*/contract.py" else (name.removesuffix("/x").removesuffix("/"),):
+                allowed = set(re.findall(r"`([^`]+)`", may_import))
+                if "own contract" in may_import:
+                    allowed.add(f"{room}.contract")
+                elif "contracts" in may_import:
+                    allowed.update(CONTRACTS)
+                if "everything" in may_import:
+                    allowed.add("*")
+                found[room] = allowed
+    return found
+
+
+def test_the_drawn_table_is_the_one_that_is_kept() -> None:
+    """Who reads ARCHITECTURE.md before adding an import is told what this test will say."""
+    kept = {room: set(allowed) for room, allowed in ROOMS.items() if room not in ("", "__main__")}
+    assert kept == drawn_rooms()
