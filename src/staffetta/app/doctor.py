@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 from staffetta import config as settings
 from staffetta.app import wiring
-from staffetta.app.engine import opened_store
 from staffetta.config import Config
 from staffetta.errors import StaffettaError
 from staffetta.mail.attempt import words
@@ -64,7 +63,7 @@ async def _clock(config: Config) -> list[Finding]:
 
 
 async def _store(config: Config) -> list[Finding]:
-    async with opened_store(config, owner=False) as store:
+    async with wiring.opened_store(config, owner=False) as store:
         counts = await store.counts()
         living = [
             one for one in await store.workers() if wiring.clock() - one.seen_at < config.worker.dead_after_ms

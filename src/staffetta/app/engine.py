@@ -93,17 +93,6 @@ def _report_means(config: Config, means: Means, stack: contextlib.AsyncExitStack
 
 
 @contextlib.asynccontextmanager
-async def opened_store(config: Config, *, owner: bool) -> AsyncIterator[Store]:
-    """The store, open. `owner`: this process serves it; False: a command beside whoever does."""
-    store = wiring.store_for(config, owner=owner)
-    await store.open()
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
-@contextlib.asynccontextmanager
 async def engine(
     config: Config,
     *,
@@ -124,7 +113,7 @@ async def engine(
     listeners = listeners if listeners is not None else Listeners()
     async with contextlib.AsyncExitStack() as stack:
         if store is None:
-            store = await stack.enter_async_context(opened_store(config, owner=True))
+            store = await stack.enter_async_context(wiring.opened_store(config, owner=True))
         if queue is None:
             queue = wiring.queue_for(config)
             await queue.open()

@@ -3,43 +3,70 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections.abc import AsyncIterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from staffetta.app import wiring
-from staffetta.app.engine import opened_store
 from staffetta.config import Config
 from staffetta.errors import StoreUnusable
-from staffetta.flow import figures
-from staffetta.flow.accept import Desk
-from staffetta.flow.operate import Operator
 from staffetta.logs import Listeners, Log
 from staffetta.mail.message import Millis
-from staffetta.mail.rulebook import RuleBook
 from staffetta.store.contract import Store
-from staffetta.worker import WEIGHTS_SETTING
+
+if TYPE_CHECKING:
+    from staffetta.flow.accept import Desk
+    from staffetta.flow.operate import Operator
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
 class Tools:
-    """What a command works with. What it changes, running workers see within a second."""
+    """What a command works with. What it changes, running workers see within a second.
 
-    config: Config
-    store: Store
-    operator: Operator
-    desk: Desk
-    rulebook: RuleBook
-    clock: Callable[[], Millis]
+    Parts are made when they are asked for: counting e-mails needs no composer.
+    """
+
+    def __init__(self, config: Config, store: Store, listeners: Listeners) -> None:
+        self.config = config
+        self.store = store
+        self._listeners = listeners
+
+    def clock(self) -> Millis:
+        return wiring.clock()
+
+    @cached_property
+    def operator(self) -> Operator:
+        return wiring.operator_for(
+            self.config,
+            store=self.store,
+            rulebook=wiring.rulebook_for(self.config),
+            emit=self._listeners,
+            queue=None,
+            spool=wiring.spool_for(self.config),
+        )
+
+    @cached_property
+    def desk(self) -> Desk:
+        return wiring.desk_for(
+            self.config,
+            store=self.store,
+            rulebook=wiring.rulebook_for(self.config),
+            emit=self._listeners,
+            queue=None,
+            spool=wiring.spool_for(self.config),
+        )
 
     async def tenants(self) -> list[dict[str, Any]]:
         """Every company's figures, as the running workers last told them."""
+        from staffetta.flow import figures
+
         return await figures.tenants(self.store, now=self.clock())
 
     async def set_weight(self, company_id: str, weight: float) -> None:
         """Running workers follow within a second; it survives restarts."""
+        from staffetta.worker import WEIGHTS_SETTING
+
         kept = await self.store.setting(WEIGHTS_SETTING)
         weights = msgspec.json.decode(kept, type=dict[str, float]) if kept else {}
         weights[company_id] = weight
@@ -51,26 +78,13 @@ class Tools:
 
 
 @contextlib.asynccontextmanager
-async def tools(config: Config) -> AsyncIterator[Tools]:
+async def tools_for(config: Config) -> AsyncIterator[Tools]:
     """Open the store as a command does: in short transactions beside whoever owns it."""
     listeners = Listeners()
     log = Log(level="warning", form=config.log.format)
     listeners.add(log, attempts=False)
-    rulebook = wiring.rulebook_for(config)
-    async with opened_store(config, owner=False) as store:
-        spool = wiring.spool_for(config)
-        yield Tools(
-            config=config,
-            store=store,
-            operator=wiring.operator_for(
-                config, store=store, rulebook=rulebook, emit=listeners, queue=None, spool=spool
-            ),
-            desk=wiring.desk_for(
-                config, store=store, rulebook=rulebook, emit=listeners, queue=None, spool=spool
-            ),
-            rulebook=rulebook,
-            clock=wiring.clock,
-        )
+    async with wiring.opened_store(config, owner=False) as store:
+        yield Tools(config, store, listeners)
     log.flush()
 
 

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from staffetta import config as settings
-from staffetta.attachments import Folder
 from staffetta.config import Config
 from staffetta.config.kinds import transport_name
 from staffetta.errors import FieldProblem, SettingsError
-from staffetta.flow.accept import Desk
-from staffetta.flow.operate import Operator
 from staffetta.mail import backoff, identity, limiter, verdict
 from staffetta.mail.events import Emit
 from staffetta.mail.message import Millis, RetryLimits
-from staffetta.mail.payload import Limits
-from staffetta.mail.report import Receivers, ReportRules
 from staffetta.mail.rulebook import CompanyRules, RuleBook
 from staffetta.mail.verdict import Table
 from staffetta.queue.contract import Queue
-from staffetta.spool import Spool
 from staffetta.store.contract import Store
 from staffetta.transport.contract import Transport
+
+if TYPE_CHECKING:  # imported where they are made: most commands need few of them and start the sooner
+    from staffetta.attachments import Folder
+    from staffetta.flow.accept import Desk
+    from staffetta.flow.operate import Operator
+    from staffetta.mail.payload import Limits
+    from staffetta.mail.report import Receivers, ReportRules
+    from staffetta.spool import Spool
 
 
 def clock() -> Millis:
@@ -58,6 +61,17 @@ def store_for(config: Config, *, owner: bool) -> Store:
 
         return SqliteStore(settings.sqlite_path(config.store.url), owner=owner)
     raise SettingsError([FieldProblem("store.url", f"{scheme}:// stores are not part of this release")])
+
+
+@contextlib.asynccontextmanager
+async def opened_store(config: Config, *, owner: bool) -> AsyncIterator[Store]:
+    """The store, open. `owner`: this process serves it; False: a command beside whoever does."""
+    store = store_for(config, owner=owner)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 def queue_for(config: Config) -> Queue:
@@ -187,6 +201,8 @@ def _limits(own: Any) -> RetryLimits | None:
 
 
 def receivers_for(config: Config) -> Receivers:
+    from staffetta.mail.report import Receivers
+
     return Receivers(
         url=config.callback.url,
         secret=config.callback.secret,
@@ -200,6 +216,8 @@ def receivers_for(config: Config) -> Receivers:
 
 
 def report_rules_for(config: Config) -> ReportRules:
+    from staffetta.mail.report import ReportRules
+
     told = config.callback
     return ReportRules(
         batch=told.batch,
@@ -214,12 +232,16 @@ def report_rules_for(config: Config) -> ReportRules:
 
 
 def spool_for(config: Config) -> Spool:
+    from staffetta.spool import Spool
+
     return Spool(Path(config.spool.path))
 
 
 def operator_for(
     config: Config, *, store: Store, rulebook: RuleBook, emit: Emit, queue: Queue | None, spool: Spool
 ) -> Operator:
+    from staffetta.flow.operate import Operator
+
     return Operator(
         store=store,
         rulebook=rulebook,
@@ -237,6 +259,8 @@ def operator_for(
 def desk_for(
     config: Config, *, store: Store, rulebook: RuleBook, emit: Emit, queue: Queue | None, spool: Spool
 ) -> Desk:
+    from staffetta.flow.accept import Desk
+
     return Desk(
         store=store,
         spool=spool,
@@ -253,8 +277,12 @@ def desk_for(
 
 
 def attachments_for(config: Config) -> Folder:
+    from staffetta.attachments import Folder
+
     return Folder(config.attachments.base_path, setting="attachments.base_path")
 
 
 def limits_of(config: Config) -> Limits:
+    from staffetta.mail.payload import Limits
+
     return Limits(body_bytes=config.limits.body_bytes, message_bytes=config.limits.message_bytes)

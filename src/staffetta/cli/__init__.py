@@ -1,1 +1,1 @@
-"""The command line: a small file a group of commands. It asks `app` for parts and prints; it decides nothing."""
+"""The command line: a small file a group of commands. It asks `app` for parts, prints, and decides nothing."""

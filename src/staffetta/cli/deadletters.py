@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from staffetta import app
+from staffetta.app.tools import tools_for
 from staffetta.cli.terminal import (
     age,
     build_filter,
@@ -43,7 +43,7 @@ def list_letters(
     found = settings(context)
 
     async def show() -> None:
-        async with app.tools(found) as tools:
+        async with tools_for(found) as tools:
             meant = build_filter(now=tools.clock(), **narrow)
             page = await tools.store.dead_letters(meant, limit=limit, cursor=cursor)
         if as_json:
@@ -83,7 +83,7 @@ def show_letter(context: click.Context, /, id: str, as_json: bool) -> None:
     found = settings(context)
 
     async def show() -> None:
-        async with app.tools(found) as tools:
+        async with tools_for(found) as tools:
             letter = await tools.operator.find_dead_letter(id)
             content = await tools.store.content(id)
         shape = shapes.whole_dead_letter(letter, content.payload if content else None)
@@ -106,7 +106,7 @@ def stats(context: click.Context, /, as_json: bool) -> None:
     found = settings(context)
 
     async def show() -> None:
-        async with app.tools(found) as tools:
+        async with tools_for(found) as tools:
             counts = await tools.store.dead_letter_counts()
         oldest = when(counts.oldest_at) or None
         if as_json:
@@ -151,7 +151,7 @@ def retry(
     found = settings(context)
 
     async def again() -> dict[str, Any]:
-        async with app.tools(found) as tools:
+        async with tools_for(found) as tools:
             if ids:
                 changed = []
                 for id in ids:
@@ -196,7 +196,7 @@ def resolve(context: click.Context, /, ids: tuple[str, ...], delivered: bool) ->
     found = settings(context)
 
     async def close() -> None:
-        async with app.tools(found) as tools:
+        async with tools_for(found) as tools:
             for id in ids:
                 await tools.operator.resolve_dead_letter(id)
                 click.echo(id)
@@ -212,7 +212,7 @@ def discard(context: click.Context, /, ids: tuple[str, ...]) -> None:
     found = settings(context)
 
     async def remove() -> None:
-        async with app.tools(found) as tools:
+        async with tools_for(found) as tools:
             for id in ids:
                 await tools.operator.discard(id)
                 click.echo(id)
@@ -233,7 +233,7 @@ def purge(
     found, oldest = settings(context), age(older_than)
 
     async def remove() -> dict[str, Any]:
-        async with app.tools(found) as tools:
+        async with tools_for(found) as tools:
             done = await tools.operator.purge(older_than_ms=oldest, company_id=company_id, dry_run=dry_run)
             shape: dict[str, Any] = msgspec.to_builtins(done)
             return shape
@@ -253,7 +253,7 @@ def export(context: click.Context, /, output: Path | None, **narrow: Any) -> Non
         count = 0
         stream = output.open("wb") if output else sys.stdout.buffer
         try:
-            async with app.tools(found) as tools:
+            async with tools_for(found) as tools:
                 meant = build_filter(now=tools.clock(), **narrow)
                 async for letter, payload in tools.operator.export(meant):
                     shape = shapes.whole_dead_letter(letter, payload)

@@ -6,7 +6,7 @@ import secrets
 
 import click
 
-from staffetta import app
+from staffetta.app.tools import tools_for
 from staffetta.cli.terminal import json_option, print_json, run, settings, table, when
 from staffetta.mail import keys, shapes
 
@@ -40,7 +40,7 @@ def create(
     found = settings(context)
 
     async def make() -> tuple[str, str]:
-        async with app.tools(found) as tools:
+        async with tools_for(found) as tools:
             text, stored = keys.make(
                 random=secrets.token_bytes(keys.SECRET_BYTES),
                 role=role,
@@ -67,7 +67,7 @@ def list_keys(context: click.Context, /, as_json: bool) -> None:
     found = settings(context)
 
     async def read() -> None:
-        async with app.tools(found) as tools:
+        async with tools_for(found) as tools:
             known = await tools.store.keys()
         if as_json:
             print_json([shapes.key(one) for one in known])
@@ -92,7 +92,7 @@ def revoke(context: click.Context, /, ids: tuple[str, ...]) -> None:
     found = settings(context)
 
     async def end() -> None:
-        async with app.tools(found) as tools:
+        async with tools_for(found) as tools:
             for id in ids:
                 await tools.store.revoke_key(id, now=tools.clock())
                 click.echo(id)

@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 
-from staffetta import app
+from staffetta.app.tools import Tools
 from staffetta.cli.look import read_status
 from staffetta.cli.terminal import console, plain
 
@@ -20,7 +20,7 @@ EVERY_SECONDS = 1.0
 COMPANIES_SHOWN = 12
 
 
-async def watch(tools: app.Tools) -> None:
+async def watch(tools: Tools) -> None:
     """Redraw until Ctrl-C; on something that is no terminal, one plain line a second."""
     screen = console()
     before: tuple[float, int] | None = None
@@ -41,7 +41,7 @@ async def watch(tools: app.Tools) -> None:
 
 
 async def _read(
-    tools: app.Tools, before: tuple[float, int] | None
+    tools: Tools, before: tuple[float, int] | None
 ) -> tuple[dict[str, Any], tuple[float, int], float]:
     status = await read_status(tools)
     ended = sum(

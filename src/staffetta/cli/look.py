@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from staffetta import app
+from staffetta.app.tools import Tools, tools_for
 from staffetta.cli import story
 from staffetta.cli.terminal import (
     build_filter,
@@ -27,7 +27,7 @@ from staffetta.mail.lifecycle import Status
 from staffetta.mail.message import Email
 
 
-async def read_status(tools: app.Tools) -> dict[str, Any]:
+async def read_status(tools: Tools) -> dict[str, Any]:
     """The counts of `status`, all of them kept by the store, none scanned."""
     counts = await tools.store.counts()
     waiting, delayed, active = await tools.store.queue_counts(now=tools.clock())
@@ -49,7 +49,7 @@ def status_command(context: click.Context, /, watch: bool, as_json: bool) -> Non
     found = settings(context)
 
     async def show() -> None:
-        async with app.tools(found) as tools:
+        async with tools_for(found) as tools:
 
             async def once() -> None:
                 status = await read_status(tools)
@@ -89,7 +89,7 @@ def list_command(
     found = settings(context)
 
     async def show() -> None:
-        async with app.tools(found) as tools:
+        async with tools_for(found) as tools:
             meant = build_filter(now=tools.clock(), **narrow)
             page = await tools.store.emails(meant, limit=limit, cursor=cursor)
         if as_json:
@@ -121,7 +121,7 @@ def show_command(context: click.Context, /, id: str, as_json: bool) -> None:
     found = settings(context)
 
     async def show() -> None:
-        async with app.tools(found) as tools:
+        async with tools_for(found) as tools:
             email = await tools.store.get(id)
             if email is None:
                 raise NotFound(f"there is no e-mail {id} here; `staffetta list` shows those there are")
@@ -146,7 +146,7 @@ def tenants_command(context: click.Context, /, as_json: bool) -> None:
 
 
 async def _show_tenants(found: Config, *, as_json: bool) -> None:
-    async with app.tools(found) as tools:
+    async with tools_for(found) as tools:
         rows = await tools.tenants()
     if as_json:
         print_json(rows)
@@ -176,7 +176,7 @@ def weight_command(context: click.Context, /, company_id: str, weight: float) ->
     found = settings(context)
 
     async def change() -> None:
-        async with app.tools(found) as tools:
+        async with tools_for(found) as tools:
             await tools.set_weight(company_id, weight)
 
     run(change())
@@ -191,7 +191,7 @@ def alerts_command(context: click.Context, /, as_json: bool) -> None:
     found = settings(context)
 
     async def show() -> None:
-        async with app.tools(found) as tools:
+        async with tools_for(found) as tools:
             rows = await tools.alerts()
         if as_json:
             print_json(rows)
@@ -214,7 +214,7 @@ def top_command(context: click.Context) -> None:
     found = settings(context)
 
     async def watch() -> None:
-        async with app.tools(found) as tools:
+        async with tools_for(found) as tools:
             await live.watch(tools)
 
     run(watch())

@@ -7,7 +7,7 @@ import sys
 import click
 import msgspec
 
-from staffetta import app
+from staffetta.app import wiring
 from staffetta.cli.terminal import json_option, print_json, settings, table
 from staffetta.config.kinds import shown_duration
 from staffetta.errors import FieldProblem, PayloadError
@@ -16,7 +16,7 @@ from staffetta.mail import backoff, explain, verdict
 
 def _rules(context: click.Context) -> verdict.Table:
     """The rules in force: the operator's own file first."""
-    return app.table_for(settings(context))
+    return wiring.table_for(settings(context))
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):

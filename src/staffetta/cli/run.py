@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import msgspec
 
-from staffetta import app
+from staffetta.app import running
 from staffetta.cli.terminal import run, settings, wants_transport
 from staffetta.config import Config
 
@@ -25,7 +25,7 @@ def serve_command(context: click.Context, /, processes: int | None) -> None:
     """API, dashboard and all stages, until SIGTERM or Ctrl-C; a stop leaves nothing in work."""
     found = _with_processes(settings(context), processes)
     wants_transport(found)
-    run(app.run(found, stages=frozenset(STAGES), api=True))
+    run(running.run(found, stages=frozenset(STAGES), api=True))
 
 
 @click.command("work")
@@ -41,11 +41,11 @@ def work_command(context: click.Context, /, stages: str, processes: int | None) 
     found = _with_processes(settings(context), processes)
     if "deliver" in named:
         wants_transport(found)
-    run(app.run(found, stages=named, api=False))
+    run(running.run(found, stages=named, api=False))
 
 
 @click.command("api")
 @click.pass_context
 def api_command(context: click.Context) -> None:
     """Only the API and the dashboard; another process sends."""
-    run(app.run(settings(context), stages=frozenset(), api=True))
+    run(running.run(settings(context), stages=frozenset(), api=True))

@@ -21,8 +21,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from staffetta import app
+from staffetta.app.tools import Tools, tools_for
 from staffetta.cli.terminal import print_json, run, settings
+from staffetta.config import Config
 from staffetta.errors import FieldProblem, PayloadError, StaffettaError
 from staffetta.mail import eml
 
@@ -83,7 +84,7 @@ def send_command(
         raise click.UsageError("name a file, or say --from, --to, --subject and --text; or --jsonl -")
 
     async def send() -> None:
-        async with app.tools(found) as tools:
+        async with tools_for(found) as tools:
             answer = await tools.desk.accept(json.dumps(payload).encode(), key=key)
         _print_answer(answer.id, str(answer.status), as_json=as_json)
 
@@ -156,7 +157,7 @@ def _numbered(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
     return ((number, line) for number, line in enumerate(stream, 1) if line.strip())
 
 
-async def _send_lines(found: app.Config, name: str, *, as_json: bool) -> int:
+async def _send_lines(found: Config, name: str, *, as_json: bool) -> int:
     """Hand in lines, some at a time, so that the store gathers them; how many were refused."""
     stream = sys.stdin.buffer if name == "-" else Path(name).open("rb")  # noqa: SIM115, ASYNC230  # closed below; the command has nothing else to do meanwhile
     tally = _Tally()
@@ -165,7 +166,7 @@ async def _send_lines(found: app.Config, name: str, *, as_json: bool) -> int:
     if total is not None:
         stream.seek(0)
     try:
-        async with app.tools(found) as tools:
+        async with tools_for(found) as tools:
             if bar:
                 bar.start()
             task = bar.add_task("", total=total) if bar else None
@@ -185,9 +186,7 @@ async def _send_lines(found: app.Config, name: str, *, as_json: bool) -> int:
     return tally.refused
 
 
-async def _send_some(
-    tools: app.Tools, lines: Sequence[tuple[int, bytes]], tally: _Tally, *, as_json: bool
-) -> None:
+async def _send_some(tools: Tools, lines: Sequence[tuple[int, bytes]], tally: _Tally, *, as_json: bool) -> None:
     answers = await asyncio.gather(*(tools.desk.accept(line) for _, line in lines), return_exceptions=True)
     for (number, _), answer in zip(lines, answers, strict=True):
         if isinstance(answer, StaffettaError) and not tally_must_stop(answer):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 import msgspec
 
-from staffetta import app
+from staffetta.app import doctor
+from staffetta.app.tools import migrate
 from staffetta.cli.terminal import json_option, print_json, run, settings
 
 
@@ -13,7 +14,7 @@ from staffetta.cli.terminal import json_option, print_json, run, settings
 @click.pass_context
 def migrate_command(context: click.Context) -> None:
     """Bring the store's schema up to date. Safe to repeat."""
-    done = run(app.migrate(settings(context)))
+    done = run(migrate(settings(context)))
     for line in done:
         click.echo(line)
     if not done:
@@ -25,7 +26,7 @@ def migrate_command(context: click.Context) -> None:
 @click.pass_context
 def doctor_command(context: click.Context, /, as_json: bool) -> None:
     """Check settings, store, queue, transport, callback, clock and disk; name the remedy for each trouble."""
-    findings = run(app.examine(settings(context)))
+    findings = run(doctor.examine(settings(context)))
     if as_json:
         print_json(msgspec.to_builtins(findings))
     else:

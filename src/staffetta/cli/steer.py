@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from staffetta import app
+from staffetta.app.tools import Tools, tools_for
 from staffetta.cli.deadletters import print_done
 from staffetta.cli.terminal import build_filter, filter_options, json_option, run, settings
 
@@ -29,7 +29,7 @@ def retry_command(
     found = settings(context)
 
     async def again() -> dict[str, Any]:
-        async with app.tools(found) as tools:
+        async with tools_for(found) as tools:
             if ids and not dry_run:
                 for id in ids:
                     await tools.operator.retry(id)
@@ -44,12 +44,12 @@ def retry_command(
 
 
 def _each(
-    context: click.Context, /, ids: tuple[str, ...], act: Callable[[app.Tools, str], Awaitable[object]]
+    context: click.Context, /, ids: tuple[str, ...], act: Callable[[Tools, str], Awaitable[object]]
 ) -> None:
     found = settings(context)
 
     async def all_of_them() -> None:
-        async with app.tools(found) as tools:
+        async with tools_for(found) as tools:
             for id in ids:
                 await act(tools, id)
                 click.echo(id)
@@ -90,7 +90,7 @@ def pause_command(context: click.Context, /, transport: str | None, company_id: 
     found, (scope, name) = settings(context), _scope(transport, company_id)
 
     async def change() -> None:
-        async with app.tools(found) as tools:
+        async with tools_for(found) as tools:
             await tools.operator.pause(scope, name)
 
     run(change())
@@ -106,7 +106,7 @@ def resume_command(context: click.Context, /, transport: str | None, company_id:
     found, (scope, name) = settings(context), _scope(transport, company_id)
 
     async def change() -> None:
-        async with app.tools(found) as tools:
+        async with tools_for(found) as tools:
             await tools.operator.resume(scope, name)
 
     run(change())

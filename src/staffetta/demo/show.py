@@ -12,7 +12,8 @@ from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from staffetta import app
+from staffetta.app.engine import Engine, engine
+from staffetta.app.running import answering
 from staffetta.config import Config, sections
 from staffetta.demo import plan
 from staffetta.demo.receiver import Receiver
@@ -78,17 +79,17 @@ async def demonstrate(
         folder = Path(name)
         async with _other_side(folder) as (sink, receiver, url, secret):
             config = settings(folder, relay_port=sink.port, callback_url=url, secret=secret)
-            async with app.engine(config) as engine:
-                found = await _walk(engine, sink, receiver, folder, tell)
+            async with engine(config) as running:
+                found = await _walk(running, sink, receiver, folder, tell)
                 if keep is not None:
-                    async with app.answering(engine) as serving:
+                    async with answering(running) as serving:
                         keep(serving.url, found)
                         await asyncio.Event().wait()
                 return found
 
 
 async def _walk(
-    engine: app.Engine, sink: SinkServer, receiver: Receiver, folder: Path, tell: Callable[[Progress], None]
+    running: Engine, sink: SinkServer, receiver: Receiver, folder: Path, tell: Callable[[Progress], None]
 ) -> Outcome:
     started = time.monotonic()
     payloads = list(plan.payloads())
@@ -96,8 +97,8 @@ async def _walk(
     away = asyncio.create_task(_go_away(sink))
 
     async def show() -> bool:
-        counts = await engine.store.counts()
-        now = engine.store.queue_counts(now=time.time_ns() // 1_000_000)
+        counts = await running.store.counts()
+        now = running.store.queue_counts(now=time.time_ns() // 1_000_000)
         waiting, delayed, _ = await now
         tell(
             Progress(
@@ -107,7 +108,7 @@ async def _walk(
                 waiting=waiting,
                 delayed=delayed,
                 relay_away=not sink.serving,
-                breaker=str(engine.routes.figures()[0]["state"]),
+                breaker=str(running.routes.figures()[0]["state"]),
                 callbacks=len(receiver.heard),
             )
         )
@@ -116,7 +117,7 @@ async def _walk(
     try:
         for start in range(0, len(payloads), BATCH):
             batch = payloads[start : start + BATCH]
-            answers = await engine.desk.accept_batch(json.dumps(batch).encode())
+            answers = await running.desk.accept_batch(json.dumps(batch).encode())
             failed = [answer for answer in answers if isinstance(answer, Exception)]
             if failed:
                 raise failed[0]
@@ -127,8 +128,8 @@ async def _walk(
     finally:
         away.cancel()
     return outcome(
-        await _emails(engine),
-        await _letters(engine),
+        await _emails(running),
+        await _letters(running),
         read_log(folder / "taken.jsonl"),
         handed_in=handed_in,
         heard=receiver.heard,
@@ -145,17 +146,17 @@ async def _go_away(sink: SinkServer) -> None:
     await sink.start()
 
 
-async def _emails(engine: app.Engine) -> list[Email]:
+async def _emails(running: Engine) -> list[Email]:
     found: list[Email] = []
     cursor: str | None = None
     while True:
-        page = await engine.store.emails(Filter(), limit=PAGE, cursor=cursor)
+        page = await running.store.emails(Filter(), limit=PAGE, cursor=cursor)
         found += page.items
         cursor = page.cursor
         if cursor is None:
             return found
 
 
-async def _letters(engine: app.Engine) -> list[DeadLetter]:
-    page = await engine.store.dead_letters(Filter(), limit=PAGE)
+async def _letters(running: Engine) -> list[DeadLetter]:
+    page = await running.store.dead_letters(Filter(), limit=PAGE)
     return list(page.items)

@@ -44,7 +44,13 @@ class Record:
         self._clock_us = clock_us
         self._sync = sync
         self._lines: list[bytes] = []
-        self._file = -1 if log is None else os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._log = log
+        self._file = -1
+
+    def open(self) -> None:
+        """Go on at the log's end: a sink that was away and is back knows what it took before."""
+        if self._log is not None and self._file < 0:
+            self._file = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def take(
         self, sender: str, recipients: tuple[str, ...], message: bytes, *, connection: int, tls: bool, user: str

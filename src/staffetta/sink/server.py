@@ -70,12 +70,17 @@ class SinkServer:
         return self.ssl_context is not None and not self.implicit_tls
 
     @property
+    def serving(self) -> bool:
+        return self._server is not None
+
+    @property
     def open_connections(self) -> int:
         return len(self._sessions)
 
     async def start(self) -> None:
-        """Bind. `port` holds the real one afterwards."""
+        """Bind. `port` holds the real one afterwards. After a `stop` it may start again, there."""
         loop = asyncio.get_running_loop()
+        self.record.open()
         self._server = await loop.create_server(
             self._admit,
             self.host,
