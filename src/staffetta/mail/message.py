@@ -276,7 +276,7 @@ class Claim(Value, frozen=True, kw_only=True):
     """Those still to try."""
     settled: tuple[RecipientState, ...] = ()
     """Those finished by earlier attempts."""
-    message: bytes | memoryview = b""
+    message: bytes = b""
     eml_file_path: str | None = None
     options: Options = NO_OPTIONS
     late: Attempt | None = None

@@ -76,12 +76,12 @@ def read(connection: apsw.Connection, refs: Sequence[int], *, only_open: bool = 
     found = _claims.decode(told)
     if not found:
         return []
-    place, view = 0, memoryview(messages or b"")
+    place = 0
     for claim, size in zip(found, _sizes.decode(lengths), strict=True):
         if size > LARGE:
             message = connection.execute("SELECT message FROM contents WHERE ref = ?", (claim.ref,)).get
         else:
-            message = view[place : place + size]
+            message = messages[place : place + size] if size else b""
             place += size
         msgspec.structs.force_setattr(claim, "message", message)
         if claim.settled:
