@@ -1,4 +1,7 @@
-"""The reference page of the HTTP API in Markdown, from the same document. `python -m staffetta.web.reference` prints it."""
+"""The reference page of the HTTP API in Markdown, from the same document.
+
+`python -m staffetta.web.reference` prints it.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ from staffetta.web.problems import TITLES
 
 _HEAD = """# HTTP
 
-This page is made from the table of routes (`python -m staffetta.web.reference > docs/reference/http.md`). A running
-engine serves the same as `/docs` and, for programs, as `/openapi.json`.
+This page is made from the table of routes (`python -m staffetta.web.reference > docs/reference/http.md`). A
+running engine serves the same as `/docs` and, for programs, as `/openapi.json`.
 
 Bodies are JSON (`Content-Type: application/json`), gzip is understood. Keys go into the header
-`Authorization: Bearer sk_…`; until the first key is made, only programs on the same machine are answered, without
-one. A key of one company sees only its own; another's e-mail answers as one that never was.
+`Authorization: Bearer sk_…`; until the first key is made, only programs on the same machine are answered,
+without one. A key of one company sees only its own; another's e-mail answers as one that never was.
 
 Errors are problem details (RFC 9457) whose `errors` name every wrong field:
 

@@ -158,7 +158,7 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         self.ready.set()
 
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002  # uvicorn's form
         """Let in nobody else, let those under way end, within the grace; then end them.
 
         uvicorn's own waits a tenth of a second whether there is anybody or not, and leaves open what is late.
@@ -170,7 +170,7 @@ class _Server(uvicorn.Server):
             connection.shutdown()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.config.timeout_graceful_shutdown):
-                while state.connections or state.tasks:
+                while state.connections or state.tasks:  # noqa: ASYNC110  # uvicorn's sets tell nobody
                     await asyncio.sleep(LEAVING_LOOK_SECONDS)
         late = list(state.tasks)
         for task in late:
