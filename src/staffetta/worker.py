@@ -82,8 +82,11 @@ class Worker:
         restores: bool = True,
         stages: Sequence[Stage] = (),
         weights: Mapping[str, float] | None = None,
+        counted: Callable[[], Mapping[str, object]] = dict,
     ) -> None:
+        """`counted`: what this process counted, published with the figures."""
         self.id = id
+        self._counted = counted
         self._means = means
         self._pace = pace
         self._sends = sends
@@ -345,6 +348,7 @@ class Worker:
                 "companies": [figures.company(one) for one in companies[:COMPANIES_MAX]],
                 "breakers": means.routes.figures(),
                 "blocked": sorted(self._blocked)[:COMPANIES_MAX],
+                **self._counted(),
             }
         )  # fmt: skip
         if told == self._published and now - self._published_at < UNCHANGED_SECONDS:

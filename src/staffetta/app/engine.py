@@ -17,6 +17,7 @@ from staffetta.errors import FieldProblem, SettingsError
 from staffetta.flow.accept import Desk
 from staffetta.flow.composing import Composer
 from staffetta.flow.deliver import Means
+from staffetta.flow.gathering import Gathering
 from staffetta.flow.intake import Intake, IntakeMeans
 from staffetta.flow.operate import Operator
 from staffetta.flow.presence import Presence
@@ -25,6 +26,7 @@ from staffetta.flow.retire import RetireMeans, Retirement
 from staffetta.flow.routes import Routes
 from staffetta.http import Http
 from staffetta.logs import Listeners
+from staffetta.mail.counting import Counting
 from staffetta.mail.rulebook import RuleBook
 from staffetta.queue.contract import Queue
 from staffetta.spool import Spool
@@ -55,6 +57,8 @@ class Engine:
     operator: Operator
     listeners: Listeners
     worker: Worker
+    gathering: Gathering
+    """What all processes on this store have counted."""
 
 
 def pace_for(config: Config) -> Pace:
@@ -171,6 +175,8 @@ def _assembled(
     )
     spool = wiring.spool_for(config)
     worker_id = wiring.worker_id()
+    counting = Counting()
+    emit.add(counting)
     numbers = itertools.count(1)
 
     async def read_message(path: str) -> bytes:
@@ -201,6 +207,7 @@ def _assembled(
         sends="deliver" in stages,
         restores="restore" in stages,
         stages=_stages(config, means, spool, stages, stack),
+        counted=lambda: {"tally": counting.tally, "process": wiring.process_figures()},
     )
     return Engine(
         config=config,
@@ -217,6 +224,7 @@ def _assembled(
         ),
         listeners=emit,
         worker=worker,
+        gathering=Gathering(store, wiring.clock, own=(worker_id, counting.tally)),
     )
 
 

@@ -144,7 +144,7 @@ async def deliver(job: Job, rider: Rider, means: Means) -> None:
     else:
         move = await _send(claim, rules, rider, means)
     rider.stage = "recording"
-    if move is None or not await _record(move, claim, rules, means):
+    if move is None or not await _record(move, claim, rules, job, means):
         await _settle(job, means)
         return
     if move.target is Status.READY and claim.expires_at > move.at:
@@ -176,7 +176,7 @@ async def _claim(job: Job, rider: Rider, means: Means) -> Claim | None:
     return claim
 
 
-async def _record(move: Transition, claim: Claim, rules: Rules, means: Means) -> bool:
+async def _record(move: Transition, claim: Claim, rules: Rules, job: Job, means: Means) -> bool:
     """Apply the move, however long the store is away; False when another worker has the e-mail."""
     try:
         if means.presence.here:
@@ -191,11 +191,11 @@ async def _record(move: Transition, claim: Claim, rules: Rules, means: Means) ->
         means.emit(LockLost(at=move.at, id=claim.id, company_id=claim.company_id, step="deliver"))
         return False
     if move.attempt is not None and (move.target is not Status.SENT or means.heard()):
-        means.emit(_attempted(move, claim, rules))
+        means.emit(_attempted(move, claim, rules, job))
     return True
 
 
-def _attempted(move: Transition, claim: Claim, rules: Rules) -> Attempted:
+def _attempted(move: Transition, claim: Claim, rules: Rules, job: Job) -> Attempted:
     attempt = move.attempt
     assert attempt is not None, "every move out of PROCESSING closes an attempt"
     return Attempted(
@@ -213,6 +213,7 @@ def _attempted(move: Transition, claim: Claim, rules: Rules) -> Attempted:
         decision=attempt.decision,
         opened_at=claim.at,
         accepted_at=claim.created_at,
+        due_at=job.due_at,
         reason=move.reason,
     )
 

@@ -51,6 +51,8 @@ class Attempted(Event, frozen=True, kw_only=True):
     decision: Decision | None
     opened_at: Millis
     accepted_at: Millis
+    due_at: Millis = 0
+    """When it was READY and due: what it waited before this attempt counts from here. 0: not known."""
     reason: str = ""
 
 

@@ -1,0 +1,116 @@
+"""Lays together what all processes on one store have counted, for metrics and alerts.
+
+Each process publishes its tally with its figures. What a tally grew since the last look is added to the sums
+here, so these only grow: a process that ends takes nothing back. One that began before this process is counted
+from the first look on, as if it began then, for a counter that starts anew must not start with a jump.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from staffetta.flow import figures
+from staffetta.mail.message import Millis, Value
+from staffetta.mail.tally import Tally
+from staffetta.store.contract import Store
+
+GONE_MS = 3_600_000
+"""A process that was silent for this long does not come back."""
+
+
+class Seen(msgspec.Struct):
+    """What was last read of one process."""
+
+    tally: Tally
+    processed: dict[str, int]
+    at: Millis
+
+
+class Sight(Value, frozen=True, kw_only=True):
+    """All processes at one look."""
+
+    at: Millis
+    processes: tuple[dict[str, Any], ...]
+    """Each living process's figures as it told them."""
+    sums: Tally
+    processed: Mapping[str, int]
+    """By company: e-mails taken for it since this process began to look."""
+
+    def companies(self) -> list[dict[str, Any]]:
+        """Every company's figures, those of several processes laid together."""
+        return figures.laid_together(row for each in self.processes for row in each.get("companies", ()))
+
+    def breakers(self) -> list[dict[str, Any]]:
+        """Each transport's health; where processes differ, the worst is told."""
+        worst: dict[str, dict[str, Any]] = {}
+        for each in self.processes:
+            for row in each.get("breakers", ()):
+                known = worst.get(row["transport"])
+                if known is None or _RANK[row["state"]] > _RANK[known["state"]]:
+                    worst[row["transport"]] = row
+        return [worst[name] for name in sorted(worst)]
+
+
+_RANK = {"closed": 0, "paused": 1, "half-open": 2, "open": 3}
+
+
+class Gathering:
+    """One for a process. `own`: this process's id and tally, which are read without the store between."""
+
+    def __init__(
+        self, store: Store, clock: Callable[[], Millis], *, own: tuple[str, Tally] | None = None
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._own = own
+        self._began = clock()
+        self._seen: dict[str, Seen] = {}
+        self._sums = Tally()
+        self._processed: dict[str, int] = {}
+
+    async def look(self) -> Sight:
+        """Read every process's figures, add what they grew.
+
+        :raises StoreError: the store does not answer.
+        """
+        now = self._clock()
+        processes = await figures.published(self._store, now=now)
+        own_id = self._own[0] if self._own is not None else ""
+        for each in processes:
+            told = each["worker"]
+            tally = self._own[1] if self._own is not None and told["id"] == own_id else _tally_of(each)
+            self._grow(told["id"], tally, each.get("companies", ()), now, began=told["started_at"])
+        if self._own is not None and all(each["worker"]["id"] != own_id for each in processes):
+            self._grow(own_id, self._own[1], (), now, began=self._began)
+        for gone in [name for name, seen in self._seen.items() if seen.at <= now - GONE_MS]:
+            del self._seen[gone]
+        return Sight(at=now, processes=tuple(processes), sums=self._sums, processed=self._processed)
+
+    def _grow(
+        self, name: str, tally: Tally, companies: Iterable[Mapping[str, Any]], now: Millis, *, began: Millis
+    ) -> None:
+        processed = {row["companyId"]: row["totalProcessed"] for row in companies}
+        seen = self._seen.get(name)
+        if seen is None:
+            seen = self._seen[name] = Seen(tally=Tally(), processed={}, at=now)
+            if began < self._began and (self._own is None or name != self._own[0]):
+                seen.tally, seen.processed = tally.copy(), processed
+                for company_id in processed:
+                    self._processed.setdefault(company_id, 0)
+                return
+        self._sums.grow(tally, seen.tally)
+        for company_id, total in processed.items():
+            before = seen.processed.get(company_id, 0)
+            # A queue that forgot a company counts it from nothing again.
+            grown = total - before if total >= before else total
+            self._processed[company_id] = self._processed.get(company_id, 0) + grown
+        seen.tally = tally.copy()
+        seen.processed.update(processed)
+        seen.at = now
+
+
+def _tally_of(told: Mapping[str, Any]) -> Tally:
+    return msgspec.convert(told["tally"], Tally, strict=False) if "tally" in told else Tally()
