@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+
 from contracts.queues import NOW, Open, companies, job, jobs, numbers, take
 from doubles.stocked import Clock
-
 from staffetta.mail.limiter import Limit
 from staffetta.queue.contract import Depth, Queue
 
@@ -31,6 +31,46 @@ async def test_an_ended_lease_comes_back_once_and_in_its_place(queue: Queue, clo
     assert numbers(await take(queue, now=clock(), lease_ms=10_000)) == [1, 2, 3]
     assert await take(queue, now=clock()) == []
     assert await queue.depth() == Depth(waiting=0, delayed=0, active=3)
+
+
+async def test_what_is_given_back_unsent_stands_before_its_equals_again(queue: Queue) -> None:
+    """Taken for a company that turned out to be paused: giving back must not cost the place in the line."""
+    await queue.offer(jobs(range(1, 7)))
+    taken = await take(queue, 3)
+    await queue.offer([job(9, due_at=NOW - 1)])
+    await queue.postpone(taken)
+    assert numbers(await take(queue, 3)) == [9, 1, 2]
+    assert numbers(await take(queue)) == [3, 4, 5, 6]
+
+
+async def test_given_back_to_a_full_line_the_last_makes_room(open_queue: Open) -> None:
+    """The window is full of equals: the one that was out still stands before them, and the store brings the last."""
+    queue = await open_queue(waiting_max=6, per_company_max=6)
+    await queue.offer(jobs(range(1, 7)))
+    (taken,) = await take(queue, 1)
+    await queue.offer([job(7)])
+    await queue.postpone([taken])
+    assert numbers(await take(queue)) == [1, 2, 3, 4, 5, 6]
+    assert dict(await queue.hungry()) == {"acme": job(6)}
+
+
+async def test_a_suspect_beyond_its_companys_rate_does_not_spin(open_queue: Open) -> None:
+    """The wait said "something may be taken" while the rate said "not yet": a busy loop until the window opened."""
+    import time
+
+    def present() -> int:
+        return time.time_ns() // 1_000_000
+
+    queue = await open_queue(clock=present, rates={"acme": Limit(max=1, duration_ms=60)})
+    await queue.offer([job(1, due_at=present()), job(2, due_at=present(), suspect=True)])
+    assert numbers(await take(queue, now=present())) == [1]
+    await queue.settle([job(1).id])
+    waits = 0
+    while not (taken := await take(queue, now=present())):
+        await queue.wait(LONG_SECONDS)
+        waits += 1
+    assert numbers(taken) == [2]
+    assert waits <= 4
 
 
 async def test_extended_leases_stay_and_lost_ones_are_named(queue: Queue, clock: Clock) -> None:
@@ -135,8 +175,8 @@ async def test_an_ended_lease_wakes_too(open_queue: Open) -> None:
         return time.time_ns() // 1_000_000
 
     queue = await open_queue(clock=present)
-    await queue.offer([job(1)])
-    await take(queue, now=present(), lease_ms=40)
+    await queue.offer([job(1, due_at=present())])
+    assert numbers(await take(queue, now=present(), lease_ms=40)) == [1]
     waits = 0
     while not await take(queue, now=present()):
         await queue.wait(LONG_SECONDS)
@@ -165,7 +205,7 @@ async def test_a_used_up_limit_does_not_spin(open_queue: Open) -> None:
         return time.time_ns() // 1_000_000
 
     queue = await open_queue(clock=present, limiter=Limit(max=2, duration_ms=60))
-    await queue.offer(jobs(range(1, 7)))
+    await queue.offer(jobs(range(1, 7), due_at=present()))
     waits, given = 0, 0
     while given < 6:
         got = await take(queue, now=present())
@@ -180,8 +220,8 @@ async def test_a_companys_rate_holds_it_back_and_costs_nobody_else(open_queue: O
     queue = await open_queue(rates={"slow": Limit(max=4, duration_ms=1_000)})
     await queue.offer(jobs(range(100, 150), "slow"))
     await queue.offer(jobs(range(200, 250), "fast"))
-    order = companies(await take(queue, 20))
-    assert order == "sssfffs" + "f" * 13
+    order = companies(await take(queue, 19))
+    assert order == "sssfffs" + "f" * 12
     clock.turn(1_005)
     order = companies(await take(queue, 10, now=clock()))
     assert order.count("s") == 4

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
 from contracts.queues import NOW, Open, companies, job, jobs, numbers, take
 from doubles.stocked import Clock
-
 from staffetta.queue.contract import Depth, Queue
 
 

@@ -96,7 +96,7 @@ class LocalQueue:
         self._rouse()
         return refused
 
-    def _enter(self, job: Job, now: Millis) -> bool:
+    def _enter(self, job: Job, now: Millis, *, back: bool = False) -> bool:
         """A known job finds its place by its due time. False: no room."""
         if job.due_at > now:
             return self._delay(job)
@@ -104,7 +104,7 @@ class LocalQueue:
             self._suspects.append(job)
             self._suspects.sort(key=_age)
             return True
-        return self._lines.put(job)
+        return self._lines.put(job, back=back)
 
     def _delay(self, job: Job) -> bool:
         if self._delayed_count >= self._delayed_max:
@@ -117,6 +117,7 @@ class LocalQueue:
     async def stock(self, company_id: str, jobs: Sequence[Job], *, after: Job | None, more: bool) -> int:
         fresh = self._lines.stock(self._lines.company(company_id), jobs, after=after, more=more)
         self._suspects.extend(job for job in fresh if job.suspect)
+        self._suspects.sort(key=_age)
         self._rouse()
         return len(fresh)
 
@@ -205,7 +206,7 @@ class LocalQueue:
             return []
         for place, job in enumerate(self._suspects):
             company = self._lines.company(job.company_id)
-            if company.blocked or (company.window is not None and not company.window.room(now)):
+            if company.blocked or not company.has_room(now):
                 continue
             del self._suspects[place]
             self._suspect_out = job.id
@@ -261,12 +262,13 @@ class LocalQueue:
         now = self._present()
         known = self._known
         for job in jobs:
-            if self._leases.pop(job.id, None) is not None:
+            leased = self._leases.pop(job.id, None) is not None
+            if leased:
                 self._release(job)
                 known[job.id] = job
             elif known.setdefault(job.id, job) is not job:
                 continue
-            if not self._enter(job, now):
+            if not self._enter(job, now, back=leased):
                 del known[job.id]
         self._rouse()
 
@@ -351,7 +353,7 @@ class LocalQueue:
             del self._leases[id]
             job = self._known[id]
             self._release(job)
-            if not self._enter(job, now):
+            if not self._enter(job, now, back=True):
                 del self._known[id]
         self._lease_ends = min(self._leases.values(), default=None)
 
@@ -362,12 +364,16 @@ class LocalQueue:
         if company is not None:
             return bool(company.line)
         return not self._leases and any(
-            not self._lines.company(job.company_id).blocked for job in self._suspects
+            not company.blocked and company.has_room(now) for company in self._suspected()
         )
+
+    def _suspected(self) -> list[Company]:
+        return [self._lines.company(job.company_id) for job in self._suspects]
 
     def _next_moment(self, now: Millis) -> Millis | None:
         """When time alone may next make something takeable."""
         moments = [heap[0][0] for heap in (self._delayed, self._resting) if heap]
+        moments += [one.window.next_at(now) for one in self._suspected() if one.window and not one.blocked]
         if self._lease_ends is not None:
             moments.append(self._lease_ends + 1)
         if self._limiter is not None and not self._limiter.room(now):

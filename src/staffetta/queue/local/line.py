@@ -10,23 +10,27 @@ from typing import TypeAlias
 from staffetta.mail.message import Job, Millis
 
 Late: TypeAlias = tuple[int, Millis, int, Job]
+"""Priority, due time, when it came; below 0 for those that came back."""
+RETURNED = 1 << 60
 
 
 class Line:
     """A run of jobs that came in order, and beside it a heap of those that came late.
 
-    Most jobs come in order, so that putting in and taking out cost next to nothing. A late job is always
+    Most jobs come in order, so that putting in and taking out cost next to nothing. A late job is
     smaller than the run's last one, and while late ones wait no new run is begun: so of two equal ones the one
-    in the run came first.
+    in the run came first, unless the other stood here before and came back.
     """
 
-    __slots__ = ("_by_age", "_came", "_late", "_run")
+    __slots__ = ("_beyond", "_by_age", "_came", "_late", "_run")
 
     def __init__(self, *, by_age: bool = False) -> None:
         self._by_age = by_age
         self._run: deque[Job] = deque()
         self._late: list[Late] = []
         self._came = 0
+        self._beyond = False
+        """One that came back may stand behind the run's last one."""
 
     def __len__(self) -> int:
         return len(self._run) + len(self._late)
@@ -51,14 +55,26 @@ class Line:
             run.append(job)
             return
         self._came += 1
-        heappush(self._late, (0 if self._by_age else job.priority, job.due_at, self._came, job))
+        self._put_late(job, self._came)
+
+    def put_back(self, job: Job) -> None:
+        """One that was taken returns unsent: it stood before all its equals, and does so again."""
+        self._beyond = self._beyond or (bool(self._run) and self._rank(self._run[-1]) < self._rank(job))
+        self._came += 1
+        self._put_late(job, self._came - RETURNED)
+
+    def _put_late(self, job: Job, came: int) -> None:
+        heappush(self._late, (*self._rank(job), came, job))
 
     def head(self) -> Job:
         """The first one; the line is not empty."""
         if not self._late:
             return self._run[0]
-        late = self._late[0]
-        return self._run[0] if self._run and self._rank(self._run[0]) <= late[:2] else late[3]
+        return self._run[0] if self._run_is_next() else self._late[0][3]
+
+    def _run_is_next(self) -> bool:
+        """Of two equal ones the run's came first, unless the late one came back. Something late is there."""
+        return bool(self._run) and (*self._rank(self._run[0]), 0) <= self._late[0][:3]
 
     def take(self, count: int, into: list[Job]) -> None:
         """Move the first `count` (no more than there are) to `into`."""
@@ -68,7 +84,7 @@ class Line:
                 into.append(run.popleft())  # noqa: PERF401  # a deque gives its head away only one by one
             return
         for _ in range(count):
-            if run and (not late or self._rank(run[0]) <= late[0][:2]):
+            if not late or self._run_is_next():
                 into.append(run.popleft())
             else:
                 into.append(heappop(late)[3])
@@ -99,10 +115,15 @@ class Line:
 
     def _straighten(self) -> None:
         """Make one run of everything, where the last one may be among the late."""
-        if self._run or not self._late:
-            return
-        self._run.extend(late[3] for late in sorted(self._late))
-        self._late.clear()
+        if self._late and (self._beyond or not self._run):
+            ranked = [*((*self._rank(job), 0, job) for job in self._run), *self._late]
+            self._run = deque(one[3] for one in sorted(ranked, key=_order))
+            self._late.clear()
+        self._beyond = False
 
     def _rank(self, job: Job) -> tuple[int, Millis]:
         return (0 if self._by_age else job.priority, job.due_at)
+
+
+def _order(late: Late) -> tuple[int, Millis, int]:
+    return late[:3]

@@ -59,6 +59,10 @@ class Company(Member):
         self.missed = False
         """Something was refused since the next page was asked for: that page may not know it."""
 
+    def has_room(self, now: Millis) -> bool:
+        """Its rate lets one more through now."""
+        return self.window is None or self.window.room(now) > 0
+
     def idle(self) -> bool:
         return not (self.counted or self.active or self.blocked or self.resting)
 
@@ -118,8 +122,11 @@ class Lines:
 
     # --- in and out -------------------------------------------------------------------------------------------
 
-    def put(self, job: Job) -> bool:
-        """Into its company's line, unless it stands behind what is known of it, or there is no room."""
+    def put(self, job: Job, *, back: bool = False) -> bool:
+        """Into its company's line, unless it stands behind what is known of it, or there is no room.
+
+        `back`: it was taken from there and returns unsent.
+        """
         company = self.companies.get(job.company_id) or self._meet(job.company_id)
         line = company.line
         if company.more and (company.end is None or place_of(job) > place_of(company.end)):
@@ -132,11 +139,14 @@ class Lines:
             and waiting >= self.allowance(company)
         ):
             last = line.last()
-            if place_of(job) >= place_of(last):
+            if place_of(job) > place_of(last) or (not back and place_of(job) == place_of(last)):
                 self._end_at(company, last)
                 return False
             self._drop(company, line.drop_last())
-        line.put(job)
+        if back:
+            line.put_back(job)
+        else:
+            line.put(job)
         self.waiting += 1
         if not company.counted or not self._turns.fair:
             self.compete(company)
