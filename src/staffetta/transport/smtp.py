@@ -6,6 +6,7 @@ Knows nothing of e-mails, attempts or verdicts, repeats nothing that was handed 
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -226,9 +227,12 @@ def _number(query: dict[str, str], key: str, default: float) -> float:
     if key not in query:
         return default
     try:
-        return float(query[key])
+        number = float(query[key])
     except ValueError:
-        raise ValueError(f"{key}={query[key]} in the transport's address is not a number") from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{key}={query[key]} in the transport's address is not a number")
+    return number
 
 
 def _trusting(path: str) -> ssl.SSLContext:

@@ -187,6 +187,9 @@ class Connection(Line):
     def _hear_no(self, letter: Letter, heard: Heard) -> None:
         """Any answer to MAIL and RCPT but a plain yes, and every answer to DATA."""
         code, at = heard[0], letter.at
+        if code == 421 and at == 0 and self._was_on_its_way_out(letter):
+            self.abort("eof")
+            return
         if code == 421 or not code:
             self._end(letter, wire.reply(letter.stage, heard))
             self.abort("eof" if code else "protocol")
@@ -231,6 +234,10 @@ class Connection(Line):
             if letter.accepted and None in letter.answers:
                 if not letter.go.done():
                     letter.go.set_result(None)
+            elif letter.accepted:
+                # It refused the sender and took recipients all the same: whatever it has now, it gets no dot.
+                self._end(letter, _REFUSED_ALL)
+                self.abort("protocol")
             else:
                 # It wants the content although every recipient was refused: end it at once (RFC 2920 3.1).
                 letter.dot_sent = True
@@ -310,10 +317,7 @@ class Connection(Line):
     def _lose(self, letter: Letter) -> None:
         """The line is dead under this letter."""
         letter.connection = None
-        if letter.at == 0 and not letter.lost_before and self.carried > 1 and self.why in ("eof", "reset"):
-            # It had died while it stood idle: nothing was said to anybody.
-            letter.lost_before = True
-            self.owner.give_back(letter)
+        if letter.at == 0 and self.why in ("eof", "reset") and self._was_on_its_way_out(letter):
             return
         reply = Reply(
             stage=letter.stage, name=self.why, text=SAYS.get(self.why, self.why), committed=letter.dot_sent
@@ -324,6 +328,18 @@ class Connection(Line):
             letter.early = letter.early or reply
         else:
             letter.settle(reply)
+
+    def _was_on_its_way_out(self, letter: Letter) -> bool:
+        """A connection that had carried others ends at this one's MAIL: too old, too many, or idle too long.
+
+        Nothing was said of the letter itself: it goes on a new connection, once.
+        """
+        if letter.lost_before or self.carried < 2:
+            return False
+        letter.lost_before = True
+        self._current = None
+        self.owner.give_back(letter)
+        return True
 
 
 _REFUSED_ALL = Reply(stage="rcpt", name="protocol", text="every recipient was refused")

@@ -47,8 +47,11 @@ class Letter:
     ) -> None:
         self.sender = sender
         self.recipients = recipients
-        self.size = len(message)
-        self.content = stuffing.stuffed(message)
+        self.content = content = stuffing.stuffed(message)
+        self.size = size = len(message)
+        """As the server will count it: with whole line ends, without doubled dots (RFC 1870 5)."""
+        if len(content) != size:
+            self.size = len(stuffing.unstuffed(content))
         self.answers: list[Reply | None] = [None] * len(recipients)
         """What settled each recipient so far. None: accepted, or not asked yet."""
         self.open: list[int] = []
@@ -75,9 +78,12 @@ class Letter:
         utf8 = guarded and _utf8_header(self.content)
         paths = [self.sender, *self.recipients]
         together = "".join(paths)
-        if wire.unsafe(together) or len(together) > wire.ADDRESS_MAX_BYTES or not all(self.recipients):
+        clean = together.isascii()
+        if not (clean and len(together) <= wire.ADDRESS_MAX_BYTES and all(self.recipients)) or wire.unsafe(
+            together
+        ):
             self._refuse_faulty()
-        if not together.isascii():
+        if not clean:
             paths, utf8 = self._foreign(features, utf8=utf8)
         if utf8 and not features.utf8:
             self.settle(_no_utf8("the message's header"))
@@ -97,6 +103,9 @@ class Letter:
         """What can be told of the message before a word is said."""
         if features.size_max and self.size > features.size_max:
             text = f"the message has {self.size} bytes, the server takes at most {features.size_max}"
+            return Reply(stage="mail", name="too-large", text=text)
+        if stuffing.too_long(self.content):
+            text = f"a line of the message has more than the {stuffing.LINE_MAX_BYTES} bytes that SMTP carries"
             return Reply(stage="mail", name="too-large", text=text)
         if guarded and not (features.eight_bit or features.utf8):
             text = "the message has 8-bit content and the server does not offer 8BITMIME"

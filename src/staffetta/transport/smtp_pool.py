@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from staffetta.mail.message import Reply
 from staffetta.transport.smtp_connection import Connection
 from staffetta.transport.smtp_letter import Letter
-from staffetta.transport.smtp_line import NEVER
+from staffetta.transport.smtp_line import NEVER, SAYS
 from staffetta.transport.smtp_opening import Contexts, NotOpened, open_connection
 from staffetta.transport.smtp_settings import SmtpSettings
 
@@ -80,8 +80,8 @@ class Pool:
             letter = self._pop(self._alone)
             if letter is not None:
                 return letter
-        if self._alone and not self._room():
-            return None  # it makes room for a new connection: `idle` lets it go
+        if self._must_make_room():
+            return None  # `idle` lets it go
         return self._pop(self._waiting) if self._waiting and self._may_go() else None
 
     def rider_for(self, connection: Connection) -> Letter | None:
@@ -91,7 +91,7 @@ class Pool:
         return self._pop(self._waiting) if not self._closed and self._may_go() else None
 
     def idle(self, connection: Connection) -> None:
-        if self._closed or connection.carried >= self._limit or (self._alone and not self._room()):
+        if self._closed or connection.carried >= self._limit or self._must_make_room():
             self._let_go(connection)
             self._grow()
         else:
@@ -101,6 +101,9 @@ class Pool:
         if letter.withdrawn:
             return
         letter.again()
+        if self._closed:
+            letter.settle(_CLOSED)
+            return
         self._alone.append(letter)
         self._grow()
 
@@ -116,23 +119,25 @@ class Pool:
     def _room(self) -> bool:
         if self._ceiling < self.settings.connections_max and self._loop.time() >= self._ceiling_until:
             self._ceiling = self.settings.connections_max
-        return len(self._ready) + len(self._opening) < self._ceiling
+        return len(self._ready) + len(self._leaving) + len(self._opening) < self._ceiling
+
+    def _must_make_room(self) -> bool:
+        """A letter needs a connection of its own, and there may be no more of them."""
+        return len(self._alone) > len(self._opening) + len(self._leaving) and not self._room()
 
     def _grow(self) -> None:
         """Open as many connections as letters wait for, doubling at most: the first one goes alone."""
         if self._closed:
             return
-        while (
-            self._room()
-            and len(self._opening) < len(self._waiting) + len(self._alone)
-            and len(self._opening) < max(1, len(self._ready))
-        ):
+        # Letters that wait for their turn in the rate, not for a connection, need none.
+        paced = self._pump is not None and bool(self._ready)
+        wanted = len(self._alone) + (0 if paced else len(self._waiting))
+        while self._room() and len(self._opening) < min(wanted, max(1, len(self._ready))):
             task = self._loop.create_task(self._open())
             self._opening.add(task)
             task.add_done_callback(self._opened)
-        if self._alone and not self._opening and self._idle:
+        if self._idle and self._must_make_room():
             self._let_go(self._idle.pop())
-            self._grow()
 
     async def _open(self) -> None:
         try:
@@ -154,8 +159,13 @@ class Pool:
         return Connection(self, self.settings.timeouts, self._loop)
 
     def _admit(self, connection: Connection) -> None:
-        if self._closed or connection.gone:
-            connection.leave()
+        if self._closed:
+            connection.abort("stopped")
+            return
+        if connection.gone:
+            # Let in and thrown out at once: a "no" like any other, or it would be asked again without end.
+            why = connection.why or "eof"
+            self._refuse(Reply(stage="ehlo", name=why, text=SAYS.get(why, why)))
             return
         self._ready.add(connection)
         if self._watch is None:
@@ -222,6 +232,8 @@ class Pool:
         while self._idle and self._idle[0].idle_since <= old:
             self._let_go(self._idle.pop(0))
         self._watch = None
+        if self._waiting or self._alone:
+            self._grow()  # a relay that took no more connections may take them now
         if self._ready or self._leaving:
             self._watch = self._loop.call_later(self._watch_seconds, self._look)
 
@@ -234,16 +246,24 @@ class Pool:
         self._closed = True
         for task in self._opening:
             task.cancel()
-        self._fail(Reply(stage="connect", name="stopped", text="the transport was closed"))
+        self._fail(_CLOSED)
         idle, self._idle = self._idle, []
         for connection in idle:
             self._let_go(connection)
         for connection in [*self._ready]:
             connection.abort("stopped")
         everyone = [*self._ready, *self._leaving]
-        if everyone:
+        ended = asyncio.gather(*self._opening, *(one.closed() for one in everyone), return_exceptions=True)
+        try:
             async with asyncio.timeout(self.settings.timeouts.goodbye):
-                await asyncio.gather(*(connection.closed() for connection in everyone))
+                await ended
+        except TimeoutError:
+            for connection in everyone:
+                connection.abort("timeout")
+            await asyncio.gather(*(one.closed() for one in everyone))
         for timer in (self._watch, self._pump):
             if timer is not None:
                 timer.cancel()
+
+
+_CLOSED = Reply(stage="connect", name="stopped", text="the transport was closed")

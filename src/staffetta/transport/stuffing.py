@@ -10,6 +10,8 @@ import re
 from io import IncrementalNewlineDecoder
 
 _ANY_LINE_END = re.compile(rb"\r\n|\r|\n")
+LINE_MAX_BYTES = 998
+"""Of one line, without its end. The second dot of a doubled one is not counted."""
 _LOOK_BYTES = 65_536
 """Larger ones are counted in place rather than copied into text."""
 
@@ -34,6 +36,20 @@ def _only_crlf(data: bytes) -> bool:
     kinds = IncrementalNewlineDecoder(None, translate=False)
     kinds.decode(data.decode("latin-1"), final=True)
     return kinds.newlines in ("\r\n", None)
+
+
+def too_long(content: bytes) -> bool:
+    """True where a line has more than SMTP carries (RFC 5321 4.5.3.1.6). Looks once every thousand bytes."""
+    start, size, most = 0, len(content), LINE_MAX_BYTES + 2
+    while size - start > most:
+        # The last line end in reach: the lines before it are short enough, all of them.
+        end = content.rfind(b"\n", start, start + most)
+        if end < 0 and content[start : start + 2] == b"..":
+            end = content.find(b"\n", start + most, start + most + 1)
+        if end < 0:
+            return True
+        start = end + 1
+    return False
 
 
 def unstuffed(content: bytes) -> bytes:

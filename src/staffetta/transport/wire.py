@@ -21,7 +21,8 @@ LINE_MAX_BYTES = 8_192
 """Kept of one reply line; RFC 5321 4.5.3.1.5 promises 512. What is longer is read on and dropped."""
 LINES_MAX = 128
 """Kept of one reply. EHLO answers some twenty."""
-ADDRESS_MAX_BYTES = 1_000
+ADDRESS_MAX_BYTES = 900
+"""More than any server must take, and a command around it still is a line that SMTP carries."""
 REPLY_MAX_BYTES = 4 * 1024 * 1024
 """A reply that goes on past this is no reply: the other side is out of its mind or hostile."""
 
