@@ -40,11 +40,10 @@ def list_letters(
     context: click.Context, /, limit: int, cursor: str | None, as_json: bool, **narrow: Any
 ) -> None:
     """Dead letters, newest first."""
-    found = settings(context)
+    found, meant = settings(context), build_filter(**narrow)
 
     async def show() -> None:
         async with tools_for(found) as tools:
-            meant = build_filter(now=tools.clock(), **narrow)
             page = await tools.store.dead_letters(meant, limit=limit, cursor=cursor)
         if as_json:
             print_json([shapes.dead_letter(one) for one in page.items])
@@ -148,7 +147,7 @@ def retry(
     """Send dead letters again: by id, or all of a filter."""
     if not ids and not everything and not any(narrow.values()):
         raise click.UsageError("name ids, a filter such as --code 421, or --all")
-    found = settings(context)
+    found, meant = settings(context), build_filter(**narrow)
 
     async def again() -> dict[str, Any]:
         async with tools_for(found) as tools:
@@ -161,7 +160,6 @@ def retry(
                         await tools.operator.retry_dead_letter(id)
                     changed.append(id)
                 return {"changed": changed, "skipped": [], "more": False, "dry_run": dry_run}
-            meant = build_filter(now=tools.clock(), **narrow)
             done = await tools.operator.retry_dead_letters(meant, limit=limit, dry_run=dry_run)
             shape: dict[str, Any] = msgspec.to_builtins(done)
             return shape
@@ -222,8 +220,8 @@ def discard(context: click.Context, /, ids: tuple[str, ...]) -> None:
 
 @dlq_command.command("purge")
 @click.option("--older-than", required=True, metavar="AGE", help="Such as 30d.")
-@click.option("--company", "company_id", metavar="ID")
-@click.option("--dry-run", is_flag=True)
+@click.option("--company", "company_id", metavar="ID", help="Only of this company.")
+@click.option("--dry-run", is_flag=True, help="Say which would go; change nothing.")
 @json_option
 @click.pass_context
 def purge(
@@ -247,14 +245,13 @@ def purge(
 @click.pass_context
 def export(context: click.Context, /, output: Path | None, **narrow: Any) -> None:
     """Every dead letter of a filter as JSON lines, payloads included."""
-    found = settings(context)
+    found, meant = settings(context), build_filter(**narrow)
 
     async def write() -> int:
         count = 0
         stream = output.open("wb") if output else sys.stdout.buffer
         try:
             async with tools_for(found) as tools:
-                meant = build_filter(now=tools.clock(), **narrow)
                 async for letter, payload in tools.operator.export(meant):
                     shape = shapes.whole_dead_letter(letter, payload)
                     stream.write(msgspec.json.encode(shape) + b"\n")

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from staffetta.app import wiring
 from staffetta.app.tools import Tools, tools_for
 from staffetta.cli import story
 from staffetta.cli.terminal import (
@@ -86,11 +87,10 @@ def list_command(
     context: click.Context, /, limit: int, cursor: str | None, as_json: bool, **narrow: Any
 ) -> None:
     """E-mails, newest first."""
-    found = settings(context)
+    found, meant = settings(context), build_filter(**narrow)
 
     async def show() -> None:
         async with tools_for(found) as tools:
-            meant = build_filter(now=tools.clock(), **narrow)
             page = await tools.store.emails(meant, limit=limit, cursor=cursor)
         if as_json:
             print_json({"emails": [shapes.email(one) for one in page.items], "cursor": page.cursor})
@@ -130,7 +130,7 @@ def show_command(context: click.Context, /, id: str, as_json: bool) -> None:
         if as_json:
             print_json(shapes.story(email, history, attempts))
         else:
-            for line in story.tell(email, history, attempts, letter):
+            for line in story.tell(email, history, attempts, letter, rules=wiring.table_for(found)):
                 click.echo(line)
 
     run(show())

@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "resume": ("steer", "Send again."),
     "keys": ("keys", "API keys: create, list, revoke."),
     "migrate": ("setup", "Bring the store's schema up to date."),
+    "store": ("setup", "Move every e-mail to another store: store copy FROM TO."),
     "doctor": ("setup", "Check store, queue, transport, callback, clock and disk; the remedy for each."),
     "sink": ("sink", "A scripted SMTP server that takes every e-mail and sends none on."),
 }
@@ -88,8 +89,8 @@ def main() -> NoReturn:
         error.show()
         code = error.exit_code
     except (SettingsError, PayloadError) as error:
-        what = "Settings are wrong" if isinstance(error, SettingsError) else "The e-mail was refused"
-        click.echo(f"{what}; nothing was done:", err=True)
+        what = "Settings are wrong; nothing was done" if isinstance(error, SettingsError) else "Refused"
+        click.echo(f"{what}:", err=True)
         for field, problem in error.problems:
             click.echo(f"  {field}: {problem}", err=True)
         code = 2
@@ -100,4 +101,8 @@ def main() -> NoReturn:
         # The reader (head, less) has seen enough; writing the rest at exit must not complain either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
+    except OSError as error:
+        what = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
+        click.echo(f"Error: {what}", err=True)
+        code = 1
     sys.exit(code if isinstance(code, int) else 0)

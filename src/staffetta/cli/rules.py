@@ -13,6 +13,16 @@ from staffetta.config.kinds import shown_duration
 from staffetta.errors import FieldProblem, PayloadError
 from staffetta.mail import backoff, explain, verdict
 
+_ACTIONS = {
+    "DELIVERED": "delivered",
+    "RETRY": "tried again, by the retry policy",
+    "RETRY_SLOW": "tried again, not before retry.slow_seconds",
+    "SPLIT": "those accepted are done; the rest goes at once, and no attempt counts",
+    "HOLD": "held until the transport is well; no attempt counts",
+    "FAIL": "never tried again: a dead letter",
+}
+"""What is done, in words."""
+
 
 def _rules(context: click.Context) -> verdict.Table:
     """The rules in force: the operator's own file first."""
@@ -46,8 +56,9 @@ def explain_command(
     if as_json:
         print_json(shape)
         return
-    for name in ("category", "action", "retry", "reach", "rule", "code", "enhanced"):
-        click.echo(f"{name:<10} {shape[name] if shape[name] not in ('', None) else '-'}")
+    click.echo(_ACTIONS[str(shape["action"])])
+    for name in ("category", "action", "reach", "rule", "code", "enhanced"):
+        click.echo(f"  {name:<10} {shape[name] or '-'}")
 
 
 def _explain_lines(rules: verdict.Table) -> None:

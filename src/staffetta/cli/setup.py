@@ -8,6 +8,8 @@ import msgspec
 from staffetta.app import doctor
 from staffetta.app.tools import migrate
 from staffetta.cli.terminal import json_option, print_json, run, settings
+from staffetta.config.kinds import hidden_password
+from staffetta.errors import StaffettaError
 
 
 @click.command("migrate")
@@ -19,6 +21,26 @@ def migrate_command(context: click.Context) -> None:
         click.echo(line)
     if not done:
         click.echo("up to date: nothing to do")
+
+
+@click.group("store")
+def store_command() -> None:
+    """The store as a whole."""
+
+
+@store_command.command("copy")
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+def copy_store(source: str, target: str) -> None:
+    """Move every e-mail to another store, such as sqlite:///staffetta.db to mysql://….
+
+    This release has one kind of store, so it says what to do instead.
+    """
+    raise StaffettaError(
+        f"nothing was copied from {hidden_password(source)} to {hidden_password(target)}:"
+        " this release keeps e-mails in SQLite only. A copy of its file is taken while `serve` runs or not:"
+        " sqlite3 staffetta.db \"VACUUM INTO 'copy.db'\""
+    )
 
 
 @click.command("doctor")

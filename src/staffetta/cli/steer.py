@@ -26,7 +26,7 @@ def retry_command(
     """Failed e-mails back on their way: by id, or all of a filter. Attempts start anew, history is kept."""
     if not ids and not any(narrow.values()):
         raise click.UsageError("name ids, or a filter such as --company acme or --status FAILED")
-    found = settings(context)
+    found, meant = settings(context), build_filter(**narrow)
 
     async def again() -> dict[str, Any]:
         async with tools_for(found) as tools:
@@ -35,7 +35,6 @@ def retry_command(
                     await tools.operator.retry(id)
             if ids:
                 return {"changed": list(ids), "skipped": [], "more": False, "dry_run": dry_run}
-            meant = build_filter(now=tools.clock(), **narrow)
             done = await tools.operator.retry_emails(meant, limit=limit, dry_run=dry_run)
             shape: dict[str, Any] = msgspec.to_builtins(done)
             return shape

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from staffetta.cli.terminal import when
+from staffetta.mail import explain, verdict
 from staffetta.mail.lifecycle import Status
-from staffetta.mail.message import Attempt, DeadLetter, Email, HistoryEntry
+from staffetta.mail.message import Attempt, DeadLetter, Decision, Email, HistoryEntry
 
 
 def masked(address: str) -> str:
@@ -17,8 +18,14 @@ def masked(address: str) -> str:
 
 
 def tell(
-    email: Email, history: Sequence[HistoryEntry], attempts: Sequence[Attempt], letter: DeadLetter | None
+    email: Email,
+    history: Sequence[HistoryEntry],
+    attempts: Sequence[Attempt],
+    letter: DeadLetter | None,
+    *,
+    rules: verdict.Table,
 ) -> Iterator[str]:
+    """Line by line. Each kept decision is taken again by the rules in force: a difference is said."""
     yield f"e-mail {email.id} of {email.company_id}: {email.status}{_also(email, letter)}"
     if email.reason:
         yield f"  reason: {_plain(email.reason)}"
@@ -40,7 +47,7 @@ def tell(
         yield ""
         yield "attempts"
     for attempt in attempts:
-        yield from _attempt(attempt)
+        yield from _attempt(attempt, rules)
 
 
 def _also(email: Email, letter: DeadLetter | None) -> str:
@@ -50,7 +57,7 @@ def _also(email: Email, letter: DeadLetter | None) -> str:
     return " (delayed)" if email.status is Status.READY and email.attempts else ""
 
 
-def _attempt(one: Attempt) -> Iterator[str]:
+def _attempt(one: Attempt, rules: verdict.Table) -> Iterator[str]:
     part = f", part {one.part}" if one.part > 1 else ""
     committed = f"committed {when(one.committed_at)}" if one.committed_at else "the final dot never left"
     counted = "counts" if one.counted else "does not count"
@@ -66,16 +73,18 @@ def _attempt(one: Attempt) -> Iterator[str]:
         yield f"    {masked(answer.address)} answered at {answer.reply.stage}: {said}"
     if one.closed_at and not one.replies:
         yield "    no reply was read" + (": in doubt" if one.committed_at else "")
-    decision = one.decision
-    if decision is None:
-        return
-    verdict = decision.verdict
-    yield f"    {verdict.category}, {verdict.action}: rule {verdict.rule}, reaches the {verdict.reach}"
-    if decision.next_at:
-        yield (
-            f"    policy {decision.policy}, failed attempt {decision.attempt}, draw {decision.draw:.3f}:"
-            f" wait {decision.delay_ms / 1000:g} s, next at {when(decision.next_at)}"
-        )
+    if one.decision is not None:
+        yield from _decision(one.decision, rules)
+
+
+def _decision(kept: Decision, rules: verdict.Table) -> Iterator[str]:
+    """What followed from the reply, and whether the rules of today would say the same."""
+    yield f"    → {_plain(explain.tell(kept))}"
+    if kept.next_at:
+        yield f"      next at {when(kept.next_at)}"
+    if not explain.same_decision(kept, table=rules):
+        today = explain.decide_again(kept, table=rules)
+        yield f"      by the rules in force today: {_plain(explain.tell(today))}"
 
 
 def _plain(text: str) -> str:

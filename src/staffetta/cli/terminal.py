@@ -119,7 +119,14 @@ def filter_options(*, status: bool = True, code: bool = False) -> Callable[[Comm
         if status:
             names = click.Choice([one.value for one in Status], case_sensitive=False)
             options.append(
-                click.option("--status", "statuses", multiple=True, type=names, help="In this status.")
+                click.option(
+                    "--status",
+                    "statuses",
+                    multiple=True,
+                    type=names,
+                    metavar="STATUS",
+                    help="In this status; again for several.",
+                )
             )
         for option in options:
             command = option(command)
@@ -130,7 +137,6 @@ def filter_options(*, status: bool = True, code: bool = False) -> Callable[[Comm
 
 def build_filter(
     *,
-    now: Millis,
     company_id: str | None = None,
     recipient: str | None = None,
     since: str | None = None,
@@ -138,6 +144,10 @@ def build_filter(
     statuses: Sequence[str] = (),
     code: str | None = None,
 ) -> Filter:
+    """:raises click.BadParameter: before any store is opened."""
+    from staffetta.app.wiring import clock
+
+    now = clock()
     return Filter(
         status=tuple(Status(one) for one in statuses),
         company_id=company_id,
