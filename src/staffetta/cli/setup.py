@@ -53,7 +53,8 @@ def doctor_command(context: click.Context, /, as_json: bool) -> None:
         print_json(msgspec.to_builtins(findings))
     else:
         for one in findings:
-            click.echo(f"{'ok  ' if one.ok else 'BAD '} {one.part}: {one.words}")
+            mark = "BAD " if not one.ok else ("note" if one.remedy else "ok  ")
+            click.echo(f"{mark} {one.part}: {one.words}")
             if one.remedy:
                 click.echo(f"     → {one.remedy}")
     if not all(one.ok for one in findings):
