@@ -17,6 +17,7 @@ from staffetta.flow import figures
 from staffetta.logs import Listeners, Log
 from staffetta.mail.message import Value
 from staffetta.web.api import Api
+from staffetta.web.metrics import Metrics
 from staffetta.web.parts import Figures, PartHealth, Parts
 from staffetta.web.server import Serving, serving
 
@@ -113,6 +114,7 @@ def parts_of(running: Engine) -> Parts:
     async def health() -> list[PartHealth]:
         return await health_of(running)
 
+    metrics = Metrics(running.store, running.gathering, companies_max=running.config.metrics.companies_max)
     return Parts(
         store=running.store,
         desk=running.desk,
@@ -122,6 +124,7 @@ def parts_of(running: Engine) -> Parts:
         emit=running.listeners,
         health=health,
         tenants=tenants,
+        metrics=metrics.text,
         changed=running.worker.changed,
         body_bytes_max=running.config.api.batch_bytes,
     )

@@ -7,6 +7,7 @@ from the first look on, as if it began then, for a counter that starts anew must
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -67,6 +68,7 @@ class Gathering:
         self._clock = clock
         self._own = own
         self._began = clock()
+        self._looking = asyncio.Lock()
         self._seen: dict[str, Seen] = {}
         self._sums = Tally()
         self._processed: dict[str, int] = {}
@@ -76,6 +78,17 @@ class Gathering:
 
         :raises StoreError: the store does not answer.
         """
+        async with self._looking:  # an older reading that is added after a newer one would make counters fall
+            return await self._look()
+
+    def own(self) -> Sight:
+        """What is known without the store: this process alone, and what was gathered before."""
+        now = self._clock()
+        if self._own is not None:
+            self._grow(*self._own, (), now, began=self._began)
+        return Sight(at=now, processes=(), sums=self._sums, processed=self._processed)
+
+    async def _look(self) -> Sight:
         now = self._clock()
         processes = await figures.published(self._store, now=now)
         own_id = self._own[0] if self._own is not None else ""

@@ -1,7 +1,7 @@
 """What one process has counted: numbers that only grow, so that anybody may lay several processes' together.
 
-A tally travels as JSON with the other figures of its process. Whoever reads adds what it grew since his last look:
-a process that ends takes nothing back, and one that began before the reader is not counted from its beginning.
+A tally travels as JSON with its process's figures. Whoever reads adds what it grew since his last look: whoever
+ends takes nothing back, and one that began before the reader is not counted from its beginning.
 """
 
 from __future__ import annotations
