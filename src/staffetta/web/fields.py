@@ -49,7 +49,9 @@ def _text(value: Any, longest: int) -> str:
 
 
 def _recipient(value: Any) -> str:
-    if not isinstance(value, str) or "@" not in value or not value.isprintable() or len(value.encode()) > 254:
+    if not isinstance(value, str) or len(value) < 3 or "@" not in value or not value.isprintable():
+        raise ValueError("an e-mail address")
+    if len(value.encode()) > 254:
         raise ValueError("an e-mail address, 254 octets at most")
     return value
 

@@ -27,6 +27,12 @@ _KEY: Schema = {
 _KEY_TOLD = (
     "`Authorization: Bearer sk_…`. Until the first key is made, only this machine is answered, without one."
 )
+_IDS_IN = {
+    ("POST", "/v1/emails"): ("/v1/emails/{id}", "$response.body#/id"),
+    ("GET", "/v1/emails"): ("/v1/emails/{id}", "$response.body#/items/0/id"),
+    ("GET", "/v1/dlq"): ("/v1/dlq/{id}", "$response.body#/items/0/jobId"),
+}
+"""Where ids are found, for the calls that take one."""
 _ALWAYS = (400, 414, 431, 500, 503)
 _WITH_ROLE = (401, 403, 421)
 _WITH_BODY = (408, 413, 415, 422)
@@ -92,7 +98,16 @@ def _good(route: Route) -> dict[str, Any]:
     schema = ref(route.answer) if route.answer else {}
     if route.media_type.startswith("text/"):
         schema = {"type": "string"}
-    return {"description": "Done.", "content": {route.media_type: {"schema": schema}}}
+    good: dict[str, Any] = {"description": "Done.", "content": {route.media_type: {"schema": schema}}}
+    if (route.method, route.path) in _IDS_IN:
+        good["links"] = _links(*_IDS_IN[route.method, route.path])
+    return good
+
+
+def _links(under: str, where: str) -> dict[str, Any]:
+    """Which calls take an id of this answer."""
+    takers = [route.name for route in TABLE if route.path.startswith(under)]
+    return {name: {"operationId": name, "parameters": {"id": where}} for name in takers}
 
 
 def _problems(route: Route) -> dict[str, Any]:
@@ -134,7 +149,7 @@ def _parameter(field: Field) -> dict[str, Any]:
 
 def _body(body: Body) -> dict[str, Any]:
     if body.items_max:
-        schema: Schema = {**listed(ref(body.schema)), "minItems": 1, "maxItems": body.items_max}
+        schema: Schema = {**listed(ref(body.schema)), "maxItems": body.items_max}
     elif body.schema:
         schema = ref(body.schema)
     else:
