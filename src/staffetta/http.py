@@ -21,6 +21,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
+from staffetta import failpoints
 from staffetta.errors import NoAnswer
 from staffetta.mail.message import Value
 from staffetta.mail.private_addresses import why_closed
@@ -110,11 +111,15 @@ class Http:
         headers: Mapping[str, str] | None,
     ) -> Answer:
         session = self._session or self._open()
+        if failpoints.armed:
+            failpoints.reach("http.before-write")
         _NEW_CONNECTION.set(False)
         async with session.request(
             method, target, data=body, headers=headers, allow_redirects=False, proxy=self._proxy
         ) as response:
             _NEW_CONNECTION.set(True)  # an answer has begun: whatever is lost now was read over there
+            if failpoints.armed:
+                failpoints.reach("http.read")
             pieces: list[bytes] = []
             size = 0
             while piece := await response.content.readany():

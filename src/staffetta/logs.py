@@ -1,6 +1,7 @@
 """Writes what happened to standard error: JSON lines, or readable ones on a terminal. The flow only emits.
 
 Addresses are masked wherever they stand; content and secrets are in no event, so they cannot come out here.
+Every line about an e-mail carries its id as `jobId`, so that one search tells its story through all stages.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import asyncio
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO, Literal
 
 import msgspec
@@ -28,7 +29,12 @@ BODY_MAX = 2_048
 FLUSH_SECONDS = 0.05
 FLUSH_BYTES = 65_536
 
-_ADDRESS = re.compile(r"([^\s<>@,;:\"'()\[\]]+)@([^\s<>@,;:\"'()\[\]]+)")
+_ADDRESS = re.compile(
+    r"""((?:"(?:[^"\\]|\\.){0,64}"|[^\s<>@,;:"'()\[\]]+))@(\[[^\]\s]{1,80}\]|[^\s<>@,;:"'()\[\]]+)"""
+)
+"""Also with a quoted local part, and at an address in brackets: servers repeat what they were told."""
+_CONTROLS = dict.fromkeys((*range(32), *range(127, 160)), " ")
+"""What a terminal would obey: another's words must not move its cursor or begin a line."""
 Line = tuple[Level, str, dict[str, Any]]
 
 
@@ -39,8 +45,10 @@ def mask(text: str) -> str:
 
 def _masked(found: re.Match[str]) -> str:
     local, domain = found.group(1), found.group(2)
+    if local.startswith('"'):
+        local = local[1:]
     head, dot, last = domain.rpartition(".")
-    if not dot:
+    if not dot or domain.startswith("["):
         return f"{local[:1]}***@{domain[:1]}***"
     return f"{local[:1]}***@{head[:1]}***.{last}"
 
@@ -170,6 +178,17 @@ def _accepted(event: events.AcceptedEmail) -> Line:
     return "debug", "Job accepted", {"jobId": event.id, "companyId": event.company_id}
 
 
+def _alert(event: events.AlertMoved) -> Line:
+    told = {
+        "alert": event.alert,
+        "state": event.state,
+        "value": event.value,
+        "condition": event.condition,
+        "detail": mask(event.detail),
+    }
+    return ("error", "Alert is firing", told) if event.state == "firing" else ("info", "Alert is over", told)
+
+
 _LINES: dict[type[Event], Callable[[Any], Line]] = {
     events.Attempted: _attempted,
     events.Moved: _moved,
@@ -179,8 +198,25 @@ _LINES: dict[type[Event], Callable[[Any], Line]] = {
     events.Restored: _restored,
     events.DeadLetterDropped: _dropped,
     events.Troubled: _troubled,
+    events.AlertMoved: _alert,
     events.AcceptedEmail: _accepted,
 }
+
+
+class _Sent(msgspec.Struct, rename="camel"):
+    """The line of a good attempt. They are the bulk, so theirs is written without a table in between."""
+
+    level: str
+    message: str
+    job_id: str
+    company_id: str
+    attempt: int
+    max_attempts: int
+    transport: str
+    reply: str
+    duration_ms: int
+    since_accepted_ms: int
+    timestamp: str
 
 
 # ------------------------------------------------------------------------------------------------------ writing
@@ -193,10 +229,14 @@ class Log:
         self,
         *,
         level: Level = "info",
+        levels: Mapping[str, str] | None = None,
         form: Literal["auto", "json", "text"] = "auto",
         stream: BinaryIO | None = None,
     ) -> None:
+        """`levels`: sections with a level of their own."""
         self._least = RANKS[level]
+        self._levels = {section: RANKS[own] for section, own in (levels or {}).items()}
+        self._least_sent = self._levels.get("deliver", self._least)
         self._stream = stream if stream is not None else sys.stderr.buffer
         self._json = form == "json" or (form == "auto" and not self._stream.isatty())
         self._clockface = Clockface()
@@ -208,18 +248,41 @@ class Log:
     @property
     def hears_attempts(self) -> bool:
         """Whether every attempt is written, the good ones too."""
-        return self._least <= RANKS["info"]
+        return self._least_sent <= RANKS["info"]
 
     def __call__(self, event: Event) -> None:
+        if type(event) is events.Attempted and event.cause is Cause.DELIVERED and self._json:
+            if self._least_sent <= RANKS["info"]:
+                self._sent(event)
+            return
         line = _LINES.get(type(event))
         if line is None:
             return
         level, message, told = line(event)
-        self.write(level, message, told, at=event.at)
+        self.write(level, message, told, at=event.at, section=events.section_of(event))
 
-    def write(self, level: Level, message: str, told: dict[str, Any], *, at: Millis) -> None:
+    def _sent(self, event: events.Attempted) -> None:
+        reason = event.reason
+        line = _Sent(
+            "info",
+            "Job sent",
+            event.id,
+            event.company_id,
+            event.attempts,
+            event.max_attempts,
+            event.transport,
+            mask(reason) if "@" in reason else reason,
+            event.at - event.opened_at,
+            event.at - event.accepted_at,
+            self._clockface.show(event.at),
+        )
+        self._add(self._encoder.encode(line))
+
+    def write(
+        self, level: Level, message: str, told: dict[str, Any], *, at: Millis, section: str = ""
+    ) -> None:
         """One line. `told` has been masked already."""
-        if RANKS[level] < self._least:
+        if RANKS[level] < self._levels.get(section, self._least):
             return
         shown = self._clockface.show(at)
         if self._json:
@@ -228,10 +291,14 @@ class Log:
             )
         else:
             words_ = " ".join(f"{name}={value}" for name, value in told.items() if value not in ("", None))
-            line = f"{shown[11:23]} {SEED_NAMES.get(level, level):5} {message}  {words_}".encode()
+            text = f"{shown[11:23]} {SEED_NAMES.get(level, level):5} {message}  {words_}"
+            line = (text if text.isprintable() else text.translate(_CONTROLS)).encode(errors="replace")
+        self._add(line, at_once=level == "error")
+
+    def _add(self, line: bytes, *, at_once: bool = False) -> None:
         self._lines.append(line)
         self._bytes += len(line)
-        if self._bytes > FLUSH_BYTES or level == "error":
+        if self._bytes > FLUSH_BYTES or at_once:
             self.flush()
         elif self._timer is None:
             try:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from staffetta import failpoints
 from staffetta.errors import NotFound, StoreUnavailable
 from staffetta.mail.message import Millis, Value
 
@@ -57,7 +58,11 @@ class Spool:
             self._make(folder)
             try:
                 _write_synced(temporary, data)
+                if failpoints.armed:
+                    failpoints.reach("spool.before-rename")
                 temporary.rename(final)
+                if failpoints.armed:
+                    failpoints.reach("spool.after-rename")
                 _sync_folder(folder)
             except OSError:
                 for left in (temporary, final):

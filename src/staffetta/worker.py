@@ -80,17 +80,23 @@ class Worker:
         pace: Pace,
         sends: bool = True,
         restores: bool = True,
+        keeps_queue: bool | None = None,
+        lives: Callable[[str], bool] = lambda _: False,
         stages: Sequence[Stage] = (),
         weights: Mapping[str, float] | None = None,
         counted: Callable[[], Mapping[str, object]] = dict,
     ) -> None:
-        """`counted`: what this process counted, published with the figures."""
+        """`keeps_queue`: it fills the queue from the store and tells its figures (None: when it sends).
+        `lives`: whether another worker is known to live, whatever the store's record of it says.
+        `counted`: what this process counted, published with the figures."""
         self.id = id
         self._counted = counted
         self._means = means
         self._pace = pace
         self._sends = sends
         self._restores = restores
+        self._keeps_queue = sends if keeps_queue is None else keeps_queue
+        self._lives = lives
         self._stages = stages
         self._weights = dict(weights or {})
         self._record = WorkerRecord(
@@ -155,7 +161,7 @@ class Worker:
         if self._restores and means.store.owned:
             # One process owns this store: every claim found now belongs to a worker that died.
             await means.presence.insist(lambda: self._restore_from(None))
-        if self._sends:
+        if self._keeps_queue:
             # Before anything is taken: what is suspect comes after all others, so all others must be known.
             await means.presence.insist(self._fill)
 
@@ -173,12 +179,17 @@ class Worker:
                 Stage(name="restore", every_ms=pace.restore_interval_ms, step=self._restore),
                 Stage(name="expire", every_ms=pace.expire_ms, step=self._expire),
             ]
-        if self._sends:
+        elif self._sends:
+            loops.append(Stage(name="orphans", every_ms=pace.restore_interval_ms, step=self._look_at_orphans))
+        if self._keeps_queue:
             loops += [
-                Stage(name="feed", every_ms=0, step=self._feed),
                 Stage(name="fill", every_ms=pace.restore_interval_ms, step=self._fill),
                 Stage(name="news", every_ms=pace.news_ms, step=self._news),
                 Stage(name="refill", every_ms=pace.refill_ms, step=self._refill),
+            ]
+        if self._sends:
+            loops += [
+                Stage(name="feed", every_ms=0, step=self._feed),
                 Stage(name="leases", every_ms=pace.lease_ms // 3, step=self._leases),
                 Stage(name="watch", every_ms=pace.steer_ms, step=self._watch, needs_store=False),
                 Stage(name="probe", every_ms=pace.news_ms, step=self._probe, needs_store=False),
@@ -267,9 +278,10 @@ class Worker:
                 sent.append(job)
             else:
                 back.append(job)
-                if job.company_id not in self._blocked:
-                    self._blocked.add(job.company_id)
-                    await self._means.queue.block(job.company_id)
+        for company_id in {job.company_id for job in back}:
+            # Where it was blocked already, somebody else who shares the queue has lifted that.
+            self._blocked.add(company_id)
+            await self._means.queue.block(company_id)
         if back:
             await self._means.queue.postpone(back)
         return sent
@@ -337,8 +349,9 @@ class Worker:
         """Figures that live in this process, for any command to show. Unchanged ones are written less often."""
         means = self._means
         now = means.monotonic()
-        depth = await means.queue.depth()
-        companies = sorted(await means.queue.figures(), key=lambda one: (-one.waiting, one.company_id))
+        depth = await means.queue.depth() if self._keeps_queue else None
+        known = await means.queue.figures() if self._keeps_queue else []
+        companies = sorted(known, key=lambda one: (-one.waiting, one.company_id))
         told = msgspec.json.encode(
             {
                 "worker": {"id": self.id, "host": self._record.host, "pid": self._record.pid,
@@ -360,8 +373,9 @@ class Worker:
 
     def _live(self, found: InWork) -> bool:
         """Whether this process works on it now. A stage may hold claims beyond one step, but not for ever."""
-        if rescue.worker_of(found.claim.token) != self.id:
-            return False
+        worker = rescue.worker_of(found.claim.token)
+        if worker != self.id:
+            return self._lives(worker)
         if found.status is Status.PROCESSING:
             return self.riders.live(found.claim.token)
         return self._means.clock() - found.updated_at < self._pace.restore_timeout_ms
@@ -377,7 +391,8 @@ class Worker:
         await means.presence.until_lost()
         await means.presence.insist(self._heartbeat)
         self._here_since = means.monotonic()
-        await self._fill()
+        if self._keeps_queue:
+            await self._fill()
 
     async def _restore(self) -> None:
         """Take back what dead workers hold; on a shared store once everybody had time to show a heartbeat."""
@@ -396,6 +411,9 @@ class Worker:
             emit=means.emit, live=self._live, dead_after_ms=dead_after_ms,
             timeout_ms=self._pace.restore_timeout_ms, workers=workers,
         )  # fmt: skip
+
+    async def _look_at_orphans(self) -> None:
+        await self.orphans.look()
 
     async def restore_workers(self, workers: Sequence[str]) -> int:
         """These workers are known to be dead: their claims are taken back now."""

@@ -25,7 +25,7 @@ LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 """The product runs on either; their transports and TLS differ."""
 
 
-def hurried(stage: str, seconds: float = 0.15) -> Timeouts:
+def hurried(stage: str, seconds: float = 0.1) -> Timeouts:
     """Patient everywhere but at one stage."""
     return msgspec.structs.replace(PATIENT, **{stage: seconds})
 

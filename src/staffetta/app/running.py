@@ -41,7 +41,7 @@ async def run(
 ) -> None:
     """Work until SIGTERM or SIGINT. A second signal ends the grace."""
     listeners = Listeners()
-    log = Log(level=config.log.level, form=config.log.format)
+    log = Log(level=config.log.level, levels=config.log.levels, form=config.log.format)
     listeners.add(log, attempts=log.hears_attempts)
     ended = asyncio.Event()
     try:

@@ -28,7 +28,9 @@ SHORT_VARIABLES = {
     "STAFFETTA_PROFILE": "profile",
     "EMAIL_OUTBOX_TABLE": "store.table",
 }
-NOT_SETTINGS = ("STAFFETTA_URL", "STAFFETTA_KEY", "STAFFETTA_CONFIG", "STAFFETTA_SEED")
+NOT_SETTINGS = (
+    "STAFFETTA_URL", "STAFFETTA_KEY", "STAFFETTA_CONFIG", "STAFFETTA_SEED", "STAFFETTA_SEEDS", "STAFFETTA_FAILPOINT",
+)  # fmt: skip
 """Variables that the command line, the clients and the tests read for themselves."""
 
 _PROFILE = choice("Development retries sooner and gives up earlier.", "production", "development")

@@ -12,6 +12,9 @@ AWAY_AFTER_SECONDS = 3.0
 AWAY_SECONDS = 5.0
 """The relay goes away in the middle, for so long."""
 
+PER_SECOND = 120.0
+"""What the relay's owner allows: the bottleneck that all companies share."""
+
 FLOOD = "flood-inc"
 COMPANIES = ("acme", "bistro", "clinic", "daily-news", FLOOD)
 FLOOD_COUNT = 1_200

@@ -4,50 +4,76 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import secrets
+import signal
 import tempfile
 import time
 from base64 import b64encode
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 from staffetta.app.engine import Engine, engine
 from staffetta.app.running import answering
 from staffetta.config import Config, sections
 from staffetta.demo import plan
+from staffetta.demo.heard import Heard, Standing
 from staffetta.demo.receiver import Receiver
 from staffetta.demo.summary import Outcome, outcome, read_log
+from staffetta.logs import Listeners
 from staffetta.mail.lifecycle import Status
-from staffetta.mail.message import DeadLetter, Email, Value
-from staffetta.mail.operators import Filter
+from staffetta.mail.message import DeadLetter, Email, Filter, Value
 from staffetta.sink import SinkServer
 
 LONGEST_SECONDS = 28.0
 EVERY_SECONDS = 0.25
 PAGE = 500
 BATCH = 200
+CONNECTIONS = 20
+"""As many as e-mails in flight: who waits for a turn waits in the queue, where turns are fair."""
 ENDED = (Status.SENT_ACKNOWLEDGED, Status.FAILED_ACKNOWLEDGED)
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Progress(Value, frozen=True, kw_only=True):
     """What the terminal shows while it runs."""
 
     seconds: float
-    handed_in: int
-    counts: dict[Status, int]
+    companies: dict[str, Standing]
+    ended: int
+    """E-mails whose owner has been told the outcome."""
     waiting: int
     delayed: int
     relay_away: bool
     breaker: str
     callbacks: int
+    happened: tuple[str, ...]
+    """What was heard since the picture before, in words."""
+
+
+@dataclasses.dataclass(slots=True, frozen=True, kw_only=True)
+class Scene:
+    """All that the demonstration is made of."""
+
+    running: Engine
+    sink: SinkServer
+    receiver: Receiver
+    heard: Heard
+    taken: Path
+    """The server's own log."""
 
 
 def settings(folder: Path, *, relay_port: int, callback_url: str, secret: str) -> Config:
     """The embedded default, with waits short enough to be watched."""
     return Config(
         store=sections.Store(url=f"sqlite:///{folder / 'outbox.db'}"),
-        transport=sections.Transport(url=(f"smtp://127.0.0.1:{relay_port}?tls=none#relay",), connections=20),
+        transport=sections.Transport(
+            url=(f"smtp://127.0.0.1:{relay_port}?tls=none#relay",),
+            connections=CONNECTIONS,
+            messages_per_second=plan.PER_SECOND,
+        ),
+        delivery=sections.Delivery(concurrency=CONNECTIONS),
         retry=sections.Retry(policy="gateway", slow_seconds=1, greylist_seconds=2),
         callback=sections.Callback(url=callback_url, secret=secret, batch=20),
         spool=sections.Spool(path=str(folder / "spool")),
@@ -57,15 +83,19 @@ def settings(folder: Path, *, relay_port: int, callback_url: str, secret: str) -
 
 
 @contextlib.asynccontextmanager
-async def _other_side(folder: Path) -> AsyncIterator[tuple[SinkServer, Receiver, str, str]]:
-    """The relay that misbehaves and the application that is called back."""
+async def _scene(folder: Path) -> AsyncIterator[Scene]:
+    """The relay that misbehaves, the application that is called back, and the engine between them."""
     secret = "whsec_" + b64encode(secrets.token_bytes(32)).decode()
-    receiver = Receiver(secret)
-    sink = SinkServer(plan.script(), log=folder / "taken.jsonl")
+    receiver, heard, listeners = Receiver(secret), Heard(), Listeners()
+    listeners.add(heard)
+    taken = folder / "taken.jsonl"
+    sink = SinkServer(plan.script(), log=taken)
     url = await receiver.start()
     await sink.start()
     try:
-        yield sink, receiver, url, secret
+        config = settings(folder, relay_port=sink.port, callback_url=url, secret=secret)
+        async with engine(config, listeners=listeners) as running:
+            yield Scene(running=running, sink=sink, receiver=receiver, heard=heard, taken=taken)
     finally:
         await sink.stop()
         await receiver.stop()
@@ -74,76 +104,94 @@ async def _other_side(folder: Path) -> AsyncIterator[tuple[SinkServer, Receiver,
 async def demonstrate(
     tell: Callable[[Progress], None], *, keep: Callable[[str, Outcome], None] | None = None
 ) -> Outcome:
-    """Hand everything in, watch it end, and count. `keep`: stay up afterwards; told the API's address."""
+    """Hand everything in, watch it end, and count. `keep`: stay up afterwards; told the API's address.
+
+    A signal ends it at any time and in order; before the summary by `CancelledError`.
+    """
     with tempfile.TemporaryDirectory(prefix="staffetta-demo-") as name:
-        folder = Path(name)
-        async with _other_side(folder) as (sink, receiver, url, secret):
-            config = settings(folder, relay_port=sink.port, callback_url=url, secret=secret)
-            async with engine(config) as running:
-                found = await _walk(running, sink, receiver, folder, tell)
-                if keep is not None:
-                    async with answering(running) as serving:
+        async with _scene(Path(name)) as scene:
+            walking = asyncio.current_task()
+            assert walking is not None
+            with _signals(walking.cancel):
+                found = await _walk(scene, tell)
+            if keep is not None:
+                asked_to_end = asyncio.Event()
+                async with answering(scene.running) as serving:
+                    with _signals(asked_to_end.set):
                         keep(serving.url, found)
-                        await asyncio.Event().wait()
-                return found
+                        await asked_to_end.wait()
+            return found
 
 
-async def _walk(
-    running: Engine, sink: SinkServer, receiver: Receiver, folder: Path, tell: Callable[[Progress], None]
-) -> Outcome:
+@contextlib.contextmanager
+def _signals(end: Callable[[], object]) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, end)
+    try:
+        yield
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+async def _walk(scene: Scene, tell: Callable[[Progress], None]) -> Outcome:
     started = time.monotonic()
     payloads = list(plan.payloads())
-    handed_in = 0
-    away = asyncio.create_task(_go_away(sink))
+    away = asyncio.create_task(_go_away(scene))
 
     async def show() -> bool:
-        counts = await running.store.counts()
-        now = running.store.queue_counts(now=time.time_ns() // 1_000_000)
-        waiting, delayed, _ = await now
-        tell(
-            Progress(
-                seconds=time.monotonic() - started,
-                handed_in=handed_in,
-                counts=counts,
-                waiting=waiting,
-                delayed=delayed,
-                relay_away=not sink.serving,
-                breaker=str(running.routes.figures()[0]["state"]),
-                callbacks=len(receiver.heard),
-            )
-        )
-        return sum(counts.get(status, 0) for status in ENDED) == len(payloads)
+        now = await _progress(scene, time.monotonic() - started)
+        tell(now)
+        return now.ended == len(payloads)
 
     try:
         for start in range(0, len(payloads), BATCH):
-            batch = payloads[start : start + BATCH]
-            answers = await running.desk.accept_batch(json.dumps(batch).encode())
-            failed = [answer for answer in answers if isinstance(answer, Exception)]
-            if failed:
-                raise failed[0]
-            handed_in += len(batch)
+            batch = json.dumps(payloads[start : start + BATCH]).encode()
+            for answer in await scene.running.desk.accept_batch(batch):
+                if isinstance(answer, Exception):
+                    raise answer
             await show()
         while not await show() and time.monotonic() - started < LONGEST_SECONDS:  # noqa: ASYNC110  # a picture is drawn each time
             await asyncio.sleep(EVERY_SECONDS)
     finally:
         away.cancel()
     return outcome(
-        await _emails(running),
-        await _letters(running),
-        read_log(folder / "taken.jsonl"),
-        handed_in=handed_in,
-        heard=receiver.heard,
-        forged=receiver.forged,
+        await _emails(scene.running),
+        await _letters(scene.running),
+        read_log(scene.taken),
+        handed_in=len(payloads),
+        heard=scene.receiver.heard,
+        forged=scene.receiver.forged,
         seconds=time.monotonic() - started,
     )
 
 
-async def _go_away(sink: SinkServer) -> None:
-    """The relay's outage: connections break, new ones are refused, then it is back."""
+async def _progress(scene: Scene, seconds: float) -> Progress:
+    store = scene.running.store
+    counts = await store.counts()
+    waiting, delayed, _ = await store.queue_counts(now=time.time_ns() // 1_000_000)
+    return Progress(
+        seconds=seconds,
+        companies=scene.heard.companies,
+        ended=sum(counts.get(status, 0) for status in ENDED),
+        waiting=waiting,
+        delayed=delayed,
+        relay_away=not scene.sink.serving,
+        breaker=str(scene.running.routes.figures()[0]["state"]),
+        callbacks=len(scene.receiver.heard),
+        happened=scene.heard.news(),
+    )
+
+
+async def _go_away(scene: Scene) -> None:
+    """The relay's outage: it ends what it has in hand, refuses every connection, then is back."""
     await asyncio.sleep(plan.AWAY_AFTER_SECONDS)
-    await sink.stop()
+    scene.heard.note("the relay goes away")
+    await scene.sink.leave()
     await asyncio.sleep(plan.AWAY_SECONDS)
-    await sink.start()
+    await scene.sink.start()
+    scene.heard.note("the relay is back")
 
 
 async def _emails(running: Engine) -> list[Email]:

@@ -84,15 +84,19 @@ def outcome(
 
 
 def lines(found: Outcome) -> Iterator[str]:
-    """The summary in words."""
-    statuses = ", ".join(f"{count} {status}" for status, count in sorted(found.by_status.items()))
-    yield f"{found.handed_in} e-mails handed in, {found.attempts} attempts, {found.seconds:.1f} s"
-    yield f"  by status      {statuses}"
+    """The summary in words, but for its last line."""
+    yield f"{found.handed_in:,} e-mails handed in, {found.attempts:,} attempts, {found.seconds:.1f} s"
+    yield ""
+    for status, count in sorted(found.by_status.items(), key=lambda pair: -pair[1]):
+        yield f"  {count:>7,}  {status}"
+    yield ""
+    yield "  company       median wait   longest wait"
     for company, (median, longest) in found.waits_ms.items():
-        yield f"  {company:<14} waited {median / 1000:.2f} s (median), {longest / 1000:.2f} s at most"
+        yield f"  {company:<14}{median / 1000:>9.2f} s{longest / 1000:>13.2f} s"
+    yield ""
     reasons = Counter((one.last_failure_code or "", one.last_failure_reason) for one in found.dead_letters)
-    yield f"  dead letters   {len(found.dead_letters)}"
+    yield f"  {len(found.dead_letters):>7,}  dead letters"
     for (code, reason), count in reasons.most_common():
-        yield f"                 {count} × {code}: {reason}"
-    yield f"  callbacks      {found.callbacks} outcomes told, every signature verified"
-    yield f"  lost {found.lost}, doubled {found.doubled} (counted from the server's own log)"
+        yield f"           {count} × {code}: {reason}"
+    yield f"  {found.callbacks:>7,}  outcomes called back, {found.forged} without a true signature"
+    yield ""

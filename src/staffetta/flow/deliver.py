@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from staffetta import failpoints
 from staffetta.errors import LockNotAcquired, NotFound, QueueError, StaffettaError, StoreError
 from staffetta.flow import believe
 from staffetta.flow.expire import end_expired
@@ -118,6 +119,8 @@ class Rider:
         if means.monotonic() - asked > means.mark_seconds:
             raise TooLate
         self.committed_at = now
+        if failpoints.armed:
+            failpoints.reach("flow.marked")
 
     def interrupt(self, why: str) -> None:
         """End the wait for the other side now, or do not begin it: an orderly stop, or a claim grown too old.
@@ -135,6 +138,8 @@ async def deliver(job: Job, rider: Rider, means: Means) -> None:
     claim = await _claim(job, rider, means)
     if claim is None:
         return
+    if failpoints.armed:
+        failpoints.reach("flow.claimed")
     rules = means.rulebook.rules_for(claim.company_id, claim.options)
     if claim.late is not None:
         # This reply came too late for its own claim: believe it, never send again.
@@ -144,6 +149,8 @@ async def deliver(job: Job, rider: Rider, means: Means) -> None:
     else:
         move = await _send(claim, rules, rider, means)
     rider.stage = "recording"
+    if failpoints.armed:
+        failpoints.reach("flow.answered")
     if move is None or not await _record(move, claim, rules, job, means):
         await _settle(job, means)
         return

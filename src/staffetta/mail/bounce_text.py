@@ -27,19 +27,40 @@ _STAGES = {
 _STAGE_OF = {word: stage for stage, words in _STAGES.items() for word in (stage, *words)}
 
 _TOLD_STAGES = (
-    # As Postfix, Exim, qmail and Exchange say it.
+    # As Postfix, Exim, qmail and Exchange say it, and as libraries name their exceptions.
     ("dot", ("in reply to end of data", "after end of data", "sending end of data", "sending message body")),
-    ("rcpt", ("in reply to rcpt to", "after rcpt to", "sending rcpt to", "during rcpt to", "at rcpt to")),
-    ("mail", ("in reply to mail from", "after mail from", "sending mail from", "during mail from")),
+    (
+        "rcpt",
+        (
+            "in reply to rcpt to", "after rcpt to", "sending rcpt to", "during rcpt to", "at rcpt to",
+            "smtprecipient", "smtpaddressfailed",
+        ),
+    ),
+    (
+        "mail",
+        (
+            "in reply to mail from", "after mail from", "sending mail from", "during mail from",
+            "smtpsenderrefused", "smtpsenderfailed",
+        ),
+    ),
     ("data", ("in reply to data", "after data", "sending data command")),
     (
         "ehlo",
-        ("in reply to ehlo", "in reply to helo", "performing the ehlo", "performing the helo", "after ehlo"),
+        (
+            "in reply to ehlo", "in reply to helo", "performing the ehlo", "performing the helo", "after ehlo",
+            "smtpheloerror",
+        ),
     ),
-    ("auth", ("in reply to auth", "after auth")),
+    ("auth", ("in reply to auth", "after auth", "smtpauthenticationerror")),
     ("starttls", ("in reply to starttls", "after starttls")),
-    ("connect", ("initial server greeting", "initial connection", "connect to ", "while connecting")),
-)
+    (
+        "connect",
+        (
+            "initial server greeting", "initial connection", "connect to ", "while connecting",
+            "smtpconnecterror", "smtpconnecttimeouterror", "smtpconnectresponseerror",
+        ),
+    ),
+)  # fmt: skip
 
 _ENHANCED = re.compile(r"(?<![\d.])([245]\.\d{1,3}\.\d{1,3})(?![\d]|\.\d)")
 _ENHANCED_NEXT = re.compile(r"[ \t\-:,;]{0,3}(?:b?['\"])?[(\[#]{0,2}([245]\.\d{1,3}\.\d{1,3})(?![\d]|\.\d)")
@@ -62,8 +83,14 @@ _AMOUNT = re.compile(
     re.IGNORECASE,
 )
 _API = re.compile(
-    r"status ?code|\bhttp|error code:|an error occurred \(|amazon|\baws\b|\bses\b|sesv2|botocore", re.IGNORECASE
+    r"status ?code|\bhttp(?!s?://)|error code:|an error occurred \(|amazon|\baws\b|\bses\b|sesv2|botocore",
+    re.IGNORECASE,
 )
+_HTTP_STATUS = re.compile(
+    r"\bhttp(?:/\d(?:\.\d)?)?(?: ?error| ?status(?: ?code)?)?[ :=]{1,3}(?=[2-5]\d\d\b)", re.IGNORECASE
+)
+_REPLY_FIRST = re.compile(r"\s{0,8}[45]\d\d[ \-][45]\.\d{1,3}\.\d{1,3}\b")
+_UNSEEN = re.compile("\x1b\\[[0-9;]{0,8}[A-Za-z]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]{4,60}")
 
 
@@ -75,10 +102,15 @@ def stage_of(told: str) -> str:
 
 def read_reply(text: str, stage: str = "", *, names: frozenset[str] = frozenset()) -> Reply:
     """The reply that a text tells of. `names`: SES errors and events that are known, in lower case."""
-    text = text[:READ_MAX]
+    text = _UNSEEN.sub("", text[:READ_MAX])
     where = stage_of(stage) or _stage_told(text)
-    name = _name_in(text, names)
-    code_at = None if name and (_API.search(text) or where == "request") else _find_code(text)
+    http = None if where else _HTTP_STATUS.search(text)
+    where = "request" if http else where
+    # A server may use an API's words after its code: what begins as an SMTP reply is one.
+    name = "" if where != "request" and _REPLY_FIRST.match(text) else _name_in(text, names)
+    code_at = None
+    if not name or (where != "request" and not _API.search(text)):
+        code_at = _CODE.match(text, http.end()) if http else _find_code(text)
     if code_at is None:
         words = text.strip()
         if name:
@@ -95,7 +127,10 @@ def _stage_told(text: str) -> str:
 
 
 def _find_code(text: str) -> re.Match[str] | None:
-    """The number that is a reply's code: at the start, before an enhanced code, or where the words name it."""
+    """The number that is a reply's code: at the start, before an enhanced code, or where the words name it.
+
+    A "no" counts before a yes: some libraries tell first which code they had expected.
+    """
     named = None
     for match in _CODE.finditer(text):
         if not 200 <= int(match[1]) < 600:
@@ -105,7 +140,9 @@ def _find_code(text: str) -> re.Match[str] | None:
             return match
         if _AMOUNT.match(text, after) or _NOT_A_CODE.search(before) or before.endswith(":"):
             continue
-        if named is None and ((match.start() < 40 and _AT_START.match(before)) or _NAMES_IT.search(before)):
+        if (named is None or named[1] < "4") and (
+            (match.start() < 40 and _AT_START.match(before)) or _NAMES_IT.search(before)
+        ):
             named = match
     return named
 

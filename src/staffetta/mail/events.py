@@ -109,4 +109,44 @@ class Troubled(Event, frozen=True, kw_only=True):
     error: str = ""
 
 
+class AlertMoved(Event, frozen=True, kw_only=True):
+    """An alert that is evaluated in the process began or ended."""
+
+    alert: str
+    state: str
+    value: str
+    condition: str
+    detail: str = ""
+
+
+SECTIONS = (
+    "accept", "alerts", "callback", "deliver", "expire", "http", "intake", "operate", "queue", "report",
+    "restore", "retire", "spool", "stop", "store", "transport",
+)  # fmt: skip
+"""What the log can be told to be louder or quieter about."""
+_BY_TYPE: dict[type[Event], str] = {
+    AcceptedEmail: "accept",
+    Attempted: "deliver",
+    Reported: "report",
+    BreakerMoved: "transport",
+    Restored: "restore",
+    DeadLetterDropped: "retire",
+    AlertMoved: "alerts",
+}
+_INTAKE = (Status.INTAKING, Status.ACCEPTED)
+
+
+def section_of(event: Event) -> str:
+    """The part of the engine that an event speaks of."""
+    if isinstance(event, Moved):
+        if event.cause is Cause.EXPIRED:
+            return "expire"
+        return "intake" if event.source in _INTAKE and event.cause is not Cause.CANCELLED else "operate"
+    if isinstance(event, LockLost):
+        return event.step
+    if isinstance(event, Troubled):
+        return event.part
+    return _BY_TYPE[type(event)]
+
+
 Emit: TypeAlias = Callable[[Event], None]

@@ -40,6 +40,9 @@ def explain(text: str, stage: str = "", *, table: Table = DEFAULT) -> Explained:
 
 def judge_text(text: str, stage: str = "", *, table: Table = DEFAULT) -> Verdict:
     reply = bounce_text.read_reply(text, stage, names=table.names)
+    if 200 <= reply.code < 300 and not reply.stage:
+        # A yes that somebody kept is the last one: who was lost on the way keeps the "no".
+        reply = msgspec.structs.replace(reply, stage="dot")
     verdict = table.judge(reply)
     if reply.stage in ("quit", "rset") or _may_be_out(reply, verdict):
         return table.judge(msgspec.structs.replace(reply, committed=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 import time
 from collections.abc import Callable, Coroutine
@@ -64,14 +65,19 @@ class SinkServer:
         self._server: asyncio.Server | None = None
         self._nobody: asyncio.Event | None = None
         """Set when the last client has gone, while the server stops."""
+        self._leaving = False
 
     @property
     def tls_offered(self) -> bool:
         return self.ssl_context is not None and not self.implicit_tls
 
     @property
+    def leaving(self) -> bool:
+        return self._leaving
+
+    @property
     def serving(self) -> bool:
-        return self._server is not None
+        return self._server is not None and not self._leaving
 
     @property
     def open_connections(self) -> int:
@@ -81,6 +87,7 @@ class SinkServer:
         """Bind. `port` holds the real one afterwards. After a `stop` it may start again, there."""
         loop = asyncio.get_running_loop()
         self.record.open()
+        self._leaving = False
         self._server = await loop.create_server(
             self._admit,
             self.host,
@@ -89,6 +96,20 @@ class SinkServer:
             backlog=1_024,
         )
         self.port = int(self._server.sockets[0].getsockname()[1])
+
+    async def leave(self, *, grace_seconds: float = 5.0) -> None:
+        """Stop as a relay does that is restarted: messages in hand are finished, everybody else is told 421."""
+        self._leaving = True
+        if self._server is not None:
+            self._server.close()
+        for session in [*self._sessions]:
+            session.dismiss()
+        if self._sessions:
+            self._nobody = asyncio.Event()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace_seconds):
+                    await self._nobody.wait()
+        await self.stop()
 
     async def stop(self) -> None:
         """Close every connection at once and the log last."""

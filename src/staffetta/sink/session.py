@@ -25,6 +25,7 @@ _PATH = re.compile(rb"^[A-Za-z]+ (?:FROM|TO):[ ]?<([^<>]*)>(.*)$", re.IGNORECASE
 _OK = b"250 2.0.0 Ok\r\n"
 _SENDER_OK = b"250 2.1.0 Ok\r\n"
 _RECIPIENT_OK = b"250 2.1.5 Ok\r\n"
+_LEAVING = b"421 4.3.2 Shutting down, come back later\r\n"
 _GO_AHEAD = b"354 End data with <CR><LF>.<CR><LF>\r\n"
 
 
@@ -77,6 +78,12 @@ class Session(Answering):
         del exc
         self._ended = True
         self.server.left(self)
+
+    def dismiss(self) -> None:
+        """The server leaves: who is between two messages hears it now, the others at their next MAIL."""
+        if self.sender is None and not self._paused and not self._ended:
+            self._out.append(_LEAVING)
+            self._end()
 
     # ------------------------------------------------------------------------------- reading
 
@@ -224,7 +231,10 @@ class Session(Answering):
     def _mail(self, line: bytes) -> None:
         script = self.server.script
         found = _PATH.match(line)
-        if script.auth_required and not self.user:
+        if self.server.leaving:
+            self._out.append(_LEAVING)
+            self._end()
+        elif script.auth_required and not self.user:
             self._out.append(b"530 5.7.0 Authentication required\r\n")
         elif not self.greeted:
             self._out.append(b"503 5.5.1 Say EHLO first\r\n")

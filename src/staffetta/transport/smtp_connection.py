@@ -10,6 +10,7 @@ from __future__ import annotations
 from asyncio import AbstractEventLoop
 from typing import Protocol
 
+from staffetta import failpoints
 from staffetta.mail.message import Reply
 from staffetta.transport import wire
 from staffetta.transport.smtp_letter import SMALL_BYTES, Letter
@@ -46,11 +47,14 @@ class Connection(Line):
         self._carrying = False
         self._current: Letter | None = None
         self._rider: Letter | None = None
+        self._rides_since = NEVER
         self._resetting = False
         self._last = False
         """The letter on it is the last: closed when that one is settled."""
 
     def data_received(self, data: bytes) -> None:
+        if failpoints.armed:
+            failpoints.reach("transport.read")
         if not self._carrying or self.gone:
             super().data_received(data)
             return
@@ -134,7 +138,8 @@ class Connection(Line):
         self._rider = rider
         self.write(b"".join((letter.content, wire.DOT, envelope)))
         letter.content = b""
-        self.deadline = self.loop.time() + self.timeouts.dot
+        self._rides_since = now = self.loop.time()
+        self.deadline = now + self.timeouts.dot
 
     def withdraw(self, letter: Letter) -> None:
         """The caller gave up. Before the dot the connection is of no use now; after it the answer is lost."""
@@ -144,6 +149,14 @@ class Connection(Line):
         elif letter is self._current and not letter.dot_sent:
             self._current = None
             self.abort("stopped")
+
+    def let_off_rider(self, since: float) -> None:
+        """Whoever rides behind a dot that nobody has answered since then goes on another connection."""
+        rider = self._rider
+        if rider is not None and self._rides_since <= since:
+            self._rider = None
+            self._last = True
+            self.owner.give_back(rider)
 
     def _hear(self, heard: Heard) -> None:
         letter = self._current

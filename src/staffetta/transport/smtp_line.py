@@ -10,6 +10,7 @@ from asyncio import AbstractEventLoop
 from collections import deque
 from typing import cast
 
+from staffetta import failpoints
 from staffetta.transport import wire
 from staffetta.transport.smtp_settings import Timeouts
 from staffetta.transport.wire import Features, Heard
@@ -108,7 +109,11 @@ class Line(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         if self.transport is not None and not self.gone:
+            if failpoints.armed:
+                failpoints.reach("transport.before-write")
             self.transport.write(data)
+            if failpoints.armed:
+                failpoints.reach("transport.after-write")
 
     # ------------------------------------------------------------------------------- the end
 

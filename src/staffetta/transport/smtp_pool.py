@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 CEILING_SECONDS = 30.0
 """How long a relay that refused one more connection is not asked for more than it took."""
+RIDE_SECONDS = 10.0
+"""How long a letter rides behind another's unanswered dot, which may take ten minutes; then it goes elsewhere."""
 BURST_SECONDS = 0.05
 """How far the rate may run ahead, so that the timer need not ring for each message."""
 
@@ -29,7 +31,14 @@ BURST_SECONDS = 0.05
 class Pool:
     """Letters in, connections beneath. One event loop, no locks."""
 
-    def __init__(self, settings: SmtpSettings, contexts: Contexts, loop: AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        settings: SmtpSettings,
+        contexts: Contexts,
+        loop: AbstractEventLoop,
+        *,
+        ride_seconds: float = RIDE_SECONDS,
+    ) -> None:
         self.settings = settings
         self._contexts = contexts
         self._loop = loop
@@ -48,7 +57,9 @@ class Pool:
         self._next_at = 0.0
         self._pump: TimerHandle | None = None
         self._watch: TimerHandle | None = None
-        self._watch_seconds = min(max(min(settings.timeouts.least, settings.idle_seconds) / 10, 0.005), 5.0)
+        self._ride_seconds = ride_seconds
+        shortest = min(settings.timeouts.least, settings.idle_seconds, ride_seconds)
+        self._watch_seconds = min(max(shortest / 10, 0.005), 5.0)
         self._closed = False
 
     @property
@@ -228,6 +239,8 @@ class Pool:
         for connection in [*self._ready, *self._leaving]:
             if connection.deadline <= now:
                 connection.abort("timeout")
+            else:
+                connection.let_off_rider(now - self._ride_seconds)
         # The longest idle stand first.
         while self._idle and self._idle[0].idle_since <= old:
             self._let_go(self._idle.pop(0))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 from urllib.parse import quote, unquote
 
+from staffetta import failpoints
 from staffetta.errors import FieldProblem
 from staffetta.web import auth, problems, routes
 from staffetta.web.asked import Answer, Asked, our_fault
@@ -127,6 +128,8 @@ def _told(problem: Problem) -> Answer:
 
 
 async def _send(send: Send, answer: Answer, body: Body) -> None:
+    if failpoints.armed:
+        failpoints.reach("web.before-answer")
     headers = [*answer.headers]
     if answer.status != 204:
         headers.append((b"content-length", b"%d" % len(answer.body)))

@@ -13,15 +13,19 @@ from pathlib import Path
 import apsw
 
 from staffetta.store.sqlite import connection, faults
+from staffetta.store.sqlite.group import Group
 from staffetta.store.sqlite.listings import Listings
 from staffetta.store.sqlite.lives import Lives
 from staffetta.store.sqlite.ownership import Ownership
 from staffetta.store.sqlite.reader import Reader
+from staffetta.store.sqlite.reminders import Reminders
+from staffetta.store.sqlite.retirement import Retirement
+from staffetta.store.sqlite.steering import Steering
 from staffetta.store.sqlite.upkeep import Upkeep
 from staffetta.store.sqlite.writer import Writer
 
 
-class SqliteStore(Lives, Upkeep, Listings):
+class SqliteStore(Lives, Reminders, Upkeep, Retirement, Steering, Listings):
     """One file. A new or empty one is made into a store when it is opened; an older one needs `migrate`."""
 
     resolution_ms = 1
@@ -30,6 +34,7 @@ class SqliteStore(Lives, Upkeep, Listings):
     keeps_version = True
 
     def __init__(self, path: Path, *, owner: bool = True, busy_ms: int = 10_000) -> None:
+        super().__init__()
         self._path = path
         self._owner = owner
         self._busy_ms = busy_ms
@@ -49,7 +54,16 @@ class SqliteStore(Lives, Upkeep, Listings):
             raise
         self._reader.start()
         self._browser.start()
-        await self._greet()
+        if self._owner:
+            await self._greet()
+
+    async def _greet(self) -> None:
+        """What an owner who is gone left undone in the lines."""
+        try:
+            await self._writer.do(Group.purge)
+        except BaseException:
+            await self.close()
+            raise
 
     def _check(self) -> None:
         with self._connected() as opened:

@@ -32,8 +32,8 @@ _READ = f"""
                    'recipients', json(coalesce(m.remaining, t.recipients)), 'settled', json(coalesce(m.settled, '[]')),
                    'eml_file_path', t.eml_file_path, 'options', json(coalesce(t.options, '{{}}'))
                ) AS claim,
-               iif(length(t.message) <= {LARGE}, t.message, '') AS message,
-               coalesce(length(t.message), 0) AS size,
+               {{message}} AS message,
+               {{size}} AS size,
                EXISTS (SELECT 1 FROM late l WHERE l.ref = m.ref) AS is_late
         FROM json_each(?) w
         CROSS JOIN claims c ON c.ref = w.value
@@ -43,8 +43,13 @@ _READ = f"""
         {{only}}
     )
 """  # noqa: S608  # a constant of ours
-_READ_OPEN = _READ.format(only="WHERE c.status = 4 AND c.committed_at = 0")
-_READ_ANY = _READ.format(only="")
+_WHOLE = {
+    "message": f"iif(length(t.message) <= {LARGE}, t.message, '')",
+    "size": "coalesce(length(t.message), 0)",
+}
+_READ_OPEN = _READ.format(**_WHOLE, only="WHERE c.status = 4 AND c.committed_at = 0")
+_READ_ANY = _READ.format(**_WHOLE, only="")
+_READ_BARE = _READ.format(message="''", size="0", only="")
 
 _claims = msgspec.json.Decoder(list[Claim])
 _sizes = msgspec.json.Decoder(list[int])
@@ -55,7 +60,16 @@ def take(group: Group, taking: Mapping[int, Take]) -> dict[int, Claim]:
     unknown = [order.id for order in taking.values() if not order.ref]
     refs = group.refs(unknown) if unknown else {}
     rows = [
-        (place, order.ref or refs.get(order.id, 0), order.id, codes.PROCESSING, 2, order.token, order.now, order.alone)
+        (
+            place,
+            order.ref or refs.get(order.id, 0),
+            order.id,
+            codes.PROCESSING,
+            2,
+            order.token,
+            order.now,
+            order.alone,
+        )
         for place, order in taking.items()
     ]
     group.batches["take"].run(group.connection, rows)
@@ -70,8 +84,16 @@ def take(group: Group, taking: Mapping[int, Take]) -> dict[int, Claim]:
 
 def read(connection: apsw.Connection, refs: Sequence[int], *, only_open: bool = False) -> list[Claim]:
     """The claims that there are on these e-mails, with all that sending needs."""
-    asked = msgspec.json.encode(refs).decode()
-    row = connection.execute(_READ_OPEN if only_open else _READ_ANY, (asked,)).fetchone()
+    return _read(connection, refs, _READ_OPEN if only_open else _READ_ANY)
+
+
+def read_bare(connection: apsw.Connection, refs: Sequence[int]) -> list[Claim]:
+    """The same without the messages: for those who decide and do not send."""
+    return _read(connection, refs, _READ_BARE)
+
+
+def _read(connection: apsw.Connection, refs: Sequence[int], statement: str) -> list[Claim]:
+    row = connection.execute(statement, (msgspec.json.encode(refs).decode(),)).fetchone()
     told, messages, lengths, any_late = row
     found = _claims.decode(told)
     if not found:

@@ -24,7 +24,10 @@ _PASSING: tuple[tuple[type[apsw.Error], str], ...] = (
     (apsw.InterruptError, "the work was interrupted"),
 )
 _LASTING: tuple[tuple[type[apsw.Error], str], ...] = (
-    (apsw.CorruptError, "the file is damaged; stop, keep a copy, and restore a backup or use `sqlite3 FILE .recover`"),
+    (
+        apsw.CorruptError,
+        "the file is damaged; stop, keep a copy, and restore a backup or use `sqlite3 FILE .recover`",
+    ),
     (apsw.NotADBError, "the file is not an SQLite database; name another file or move this one away"),
     (apsw.SQLError, "its tables are not ours; run `staffetta doctor`"),
 )

@@ -13,7 +13,6 @@ import apsw
 import msgspec
 
 from staffetta.errors import LockNotAcquired, StaffettaError
-from staffetta.mail.message import Millis
 from staffetta.store.sqlite import claims, handin, moves, statements
 from staffetta.store.sqlite.orders import Add, Mark, Move, Order, Take, Work
 
@@ -41,8 +40,6 @@ class Group:
         self.companies: dict[str, int] = {}
         self.tallies: dict[int, int] = {}
         """By status: how many e-mails more, or fewer, rest in it because of this group."""
-        self.soonest: Millis = 0
-        """The agenda holds nothing earlier than this."""
         self.ended = 0
         """E-mails that ended since the lines were last purged."""
 
@@ -50,7 +47,6 @@ class Group:
         """After a rollback: what was learnt inside it may not be so."""
         self.companies.clear()
         self.tallies.clear()
-        self.soonest = 0
 
     def run(self, orders: Sequence[Order]) -> list[Any]:
         """One result for each order, in order."""
@@ -163,13 +159,11 @@ class Group:
             self.companies[name] = known
         return known
 
-    def due_later(self, due_at: Millis) -> None:
-        """Something was entered in the agenda."""
-        self.soonest = min(self.soonest, due_at)
-
-    def tell_owner(self, ref: int) -> None:
-        """What the owner's queue cannot know of yet."""
-        self.connection.execute("INSERT INTO tidings (ref) VALUES (?)", (ref,))
+    def tell_owner(self, refs: Sequence[int]) -> None:
+        """What is due and the owner's queue cannot know of yet. What is due later stands on the agenda."""
+        self.connection.execute(
+            "INSERT INTO tidings (ref) SELECT value FROM json_each(?)", (msgspec.json.encode(refs).decode(),)
+        )
 
 
 def _rounds(orders: Sequence[Order]) -> list[list[int]]:

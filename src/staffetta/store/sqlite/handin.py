@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import apsw
 import msgspec
 
 from staffetta.errors import Conflict
@@ -36,6 +37,17 @@ _KNOWN = """
     CROSS JOIN contents t ON t.ref = m.ref
     LEFT JOIN claims c ON c.ref = m.ref
 """
+_INDEX_RECIPIENTS = """
+    INSERT OR IGNORE INTO recipients
+    SELECT w.value, m.created_at, m.ref FROM mail m CROSS JOIN contents t ON t.ref = m.ref CROSS JOIN json_each(t.recipients) w
+    WHERE m.ref = ?
+"""
+_FORGET_RECIPIENTS = """
+    DELETE FROM recipients WHERE (address, created_at, ref) IN (
+        SELECT w.value, m.created_at, m.ref
+        FROM mail m CROSS JOIN contents t ON t.ref = m.ref CROSS JOIN json_each(t.recipients) w WHERE m.ref = ?
+    )
+"""
 _NEXT = "SELECT (SELECT coalesce(max(ref), 0) FROM mail), (SELECT coalesce(max(n), 0) FROM journal)"
 
 
@@ -46,6 +58,7 @@ def add(group: Group, adds: Sequence[Add]) -> list[list[Added | Exception]]:
     known = _known_ids(group, wanted)
     ref, n = group.connection.execute(_NEXT).fetchone()
     rows: list[tuple[Any, ...]] = []
+    due: list[int] = []
     results: list[list[Added | Exception]] = []
     for order, no in zip(adds, refused, strict=True):
         if no:
@@ -67,18 +80,17 @@ def add(group: Group, adds: Sequence[Add]) -> list[list[Added | Exception]]:
             n += len(new.history)
             code = codes.STATUS[new.status]
             group.count(code)
-            if code == codes.READY:
-                if new.due_at > new.created_at:
-                    group.due_later(new.due_at)
-            known[new.id] = Known(id=new.id, ref=ref, status=code, company_id=new.company_id, fingerprint=new.fingerprint)
+            if code == codes.READY and new.due_at <= new.created_at:
+                due.append(ref)
+            known[new.id] = Known(
+                id=new.id, ref=ref, status=code, company_id=new.company_id, fingerprint=new.fingerprint
+            )
             answers.append(Added(id=new.id, status=new.status, fresh=True, ref=ref))
         results.append(answers)
     if rows:
         group.batches["arrive"].run(group.connection, rows, most=ROWS_AT_ONCE)
-        if not group.owner:
-            group.connection.execute(
-                "INSERT INTO tidings (ref) SELECT value FROM json_each(?)", (codes.to_json([row[0] for row in rows]),)
-            )
+    if due and not group.owner:
+        group.tell_owner(due)
     return results
 
 
@@ -132,13 +144,17 @@ def _keep(group: Group, keep: KeptAnswer) -> bool:
     return group.connection.changes() == 1
 
 
+def forget_recipients(connection: apsw.Connection, ref: int) -> None:
+    """The e-mail is not found by its recipients any more."""
+    connection.execute(_FORGET_RECIPIENTS, (ref,))
+
+
 def keep_composed(group: Group, ref: int, made: Intaken) -> None:
     """What intake made of the payload goes to the content."""
+    forget_recipients(group.connection, ref)
     group.connection.execute(
         "UPDATE contents SET sender = ?, recipients = ?, options = ?, message = ?, eml_file_path = ? WHERE ref = ?",
         (made.sender, codes.to_json(made.recipients), codes.options_text(made.options), made.message,
          made.eml_file_path, ref),
     )  # fmt: skip
-    group.connection.execute(
-        "INSERT OR IGNORE INTO recipients SELECT value, ? FROM json_each(?)", (ref, codes.to_json(made.recipients))
-    )
+    group.connection.execute(_INDEX_RECIPIENTS, (ref,))

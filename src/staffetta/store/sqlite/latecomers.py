@@ -64,7 +64,8 @@ def keep(group: Group, ref: int, attempt: Attempt) -> None:
 def waiting(connection: apsw.Connection, ref: int) -> list[Attempt]:
     """Late replies of one e-mail that no move has believed yet, oldest first."""
     rows = connection.execute(
-        "SELECT j.attempt, j.marked FROM late l CROSS JOIN journal j ON j.n = l.n WHERE l.ref = ? ORDER BY l.n", (ref,)
+        "SELECT j.attempt, j.marked FROM late l CROSS JOIN journal j ON j.n = l.n WHERE l.ref = ? ORDER BY l.n",
+        (ref,),
     ).fetchall()
     return [codes.read_attempt(packed, marked) for packed, marked in rows]
 

@@ -36,7 +36,9 @@ class Lives:
 
     # --- hand-in ----------------------------------------------------------------------------------
 
-    async def add(self, emails: Sequence[NewEmail], *, keep: KeptAnswer | None = None) -> list[Added | Exception]:
+    async def add(
+        self, emails: Sequence[NewEmail], *, keep: KeptAnswer | None = None
+    ) -> list[Added | Exception]:
         result: list[Added | Exception] = await self._writer.ask(Add(emails, keep))
         return result
 
@@ -88,7 +90,9 @@ class Lives:
     async def release_reports(
         self, claims: Sequence[ReportClaim], *, now: Millis, exhausted: bool = False
     ) -> list[Exception | None]:
-        return await self._writer.do(lambda group: stages.release_reports(group, claims, now, exhausted=exhausted))
+        return await self._writer.do(
+            lambda group: stages.release_reports(group, claims, now, exhausted=exhausted)
+        )
 
     async def bind_batch(self, batch: str, claims: Sequence[ReportClaim]) -> None:
         await self._writer.do(lambda group: stages.bind_batch(group, batch, claims))
@@ -105,7 +109,9 @@ async def _outcome(answer: Any) -> Exception | None:
     return None
 
 
-_OPEN = "SELECT attempt, part, token, at, committed_at, transport, entry FROM claims WHERE ref = ? AND status = 4"
+_OPEN = (
+    "SELECT attempt, part, token, at, committed_at, transport, entry FROM claims WHERE ref = ? AND status = 4"
+)
 
 
 def _next_part(group: Group, claim: Claim, closed: Attempt) -> Claim | Exception:

@@ -39,7 +39,9 @@ def make(group: Group, moving: Mapping[int, Move]) -> None:
     """Make the moves. Those that lose are in `lost` afterwards."""
     refs = _refs(group, moving)
     for order in moving.values():
-        order.ref = order.move.ref if order.move.source in IN_WORK and order.move.ref else refs.get(order.move.id, 0)
+        order.ref = (
+            order.move.ref if order.move.source in IN_WORK and order.move.ref else refs.get(order.move.id, 0)
+        )
     held = _open_attempts(group, moving)
     rows = [_row(group, place, order, held.get(order.ref)) for place, order in moving.items()]
     group.batches["leave"].run(group.connection, rows)
@@ -65,7 +67,9 @@ def _open_attempts(group: Group, moving: Mapping[int, Move]) -> dict[int, Held]:
 
 
 def _says_all(attempt: Attempt | None) -> bool:
-    return attempt is not None and bool(attempt.transport) and bool(attempt.opened_at) and bool(attempt.closed_at)
+    return (
+        attempt is not None and bool(attempt.transport) and bool(attempt.opened_at) and bool(attempt.closed_at)
+    )
 
 
 def _row(group: Group, place: int, order: Move, held: Held | None) -> tuple[Any, ...]:
@@ -123,11 +127,11 @@ def completed(attempt: Attempt | None, held: Held, *, closed_at: int) -> Attempt
 
 def _callback(move: Transition) -> int | None:
     """`mail.callback` after the move; None: as it was."""
-    if move.source in journal.CALLING and move.cause is Cause.RESTORED:
-        return codes.DUE
     if move.cause is Cause.ACKNOWLEDGED:
         return codes.NOBODY
-    return None if move.callback_due is None else int(move.callback_due)
+    if move.callback_due is None:
+        return codes.DUE if move.source in journal.CALLING else None  # nobody has him on the line any more
+    return int(move.callback_due)
 
 
 def follow_up(group: Group, moving: Mapping[int, Move], lost: set[int], results: list[Any]) -> None:
@@ -165,7 +169,6 @@ def follow_up(group: Group, moving: Mapping[int, Move], lost: set[int], results:
 def _ready_again(group: Group, order: Move) -> None:
     move = order.move
     due_at = move.intaken.due_at if move.intaken is not None else move.due_at
-    if due_at is not None and due_at > move.at:
-        group.due_later(due_at)
-    elif not group.owner or move.cause is Cause.RETRIED:
-        group.tell_owner(order.ref)
+    is_due = due_at is None or due_at <= move.at
+    if is_due and (not group.owner or move.cause is Cause.RETRIED):
+        group.tell_owner([order.ref])

@@ -34,7 +34,9 @@ class Ownership:
     def take(self) -> None:
         """:raises StoreOwned: another process (or another store of this one) owns the file."""
         if self._key in _OWNED_HERE:
-            raise StoreOwned(f"{self._path.stem} is owned by process {os.getpid()}, this one: close that store first")
+            raise StoreOwned(
+                f"{self._path.stem} is owned by process {os.getpid()}, this one: close that store first"
+            )
         self._open()
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _OWNER_BYTE)

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import apsw
 
+from staffetta import failpoints
 from staffetta.errors import StoreUnavailable
 from staffetta.store.sqlite import faults
 from staffetta.store.sqlite.connection import connect
@@ -41,7 +42,12 @@ class Reader:
                 self._connection = connect(self._path, busy_ms=self._busy_ms, query_only=True)
             self._connection.execute("BEGIN")
             try:
-                return look(self._connection)
+                if failpoints.armed:
+                    failpoints.reach("store.before-read", apsw.IOError)
+                found = look(self._connection)
+                if failpoints.armed:
+                    failpoints.reach("store.after-read", apsw.IOError)
+                return found
             finally:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")

@@ -95,9 +95,7 @@ def release_reports(
             results.append(LockNotAcquired())
             continue
         if exhausted:
-            group.connection.execute(
-                "UPDATE mail SET callback = ? WHERE id = ?", (codes.GIVEN_UP, claim.id)
-            )
+            group.connection.execute("UPDATE mail SET callback = ? WHERE id = ?", (codes.GIVEN_UP, claim.id))
         results.append(None)
     return results
 

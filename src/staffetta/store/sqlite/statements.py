@@ -68,7 +68,7 @@ _ENTER = """
 """
 
 # Out of an in-work status: the claim's token decides. The e-mail's place in its company's line is only changed where
-# it goes on being READY; one that ended is taken out later, a thousand at a time.
+# it goes on being READY or is so again; one that ended is taken out later, a thousand at a time.
 _LEAVE = (
     """
     INSERT INTO journal (ref, prev, status, cause, at, reason, token, attempt, marked)
@@ -79,7 +79,7 @@ _LEAVE = (
 """
     + _LOST
     + """
-    DELETE FROM line WHERE NEW.target = 1 AND NEW.source = 4 AND NEW.due_at IS NOT NULL AND (company, priority, due_at, ref)
+    DELETE FROM line WHERE NEW.target = 1 AND NEW.source <> 5 AND NEW.due_at IS NOT NULL AND (company, priority, due_at, ref)
         = (SELECT m.company, m.priority, m.due_at, m.ref FROM mail m WHERE m.ref = NEW.ref);
 """
     + _ENTER.format(
@@ -103,7 +103,7 @@ _MOVE = (
 """
     + _LOST
     + """
-    DELETE FROM line WHERE NEW.source = 1 AND (company, priority, due_at, ref)
+    DELETE FROM line WHERE (NEW.source = 1 OR NEW.target = 1) AND (company, priority, due_at, ref)
         = (SELECT m.company, m.priority, m.due_at, m.ref FROM mail m WHERE m.ref = NEW.ref);
     DELETE FROM agenda WHERE NEW.source = 1 AND (due_at, ref)
         = (SELECT m.due_at, m.ref FROM mail m WHERE m.ref = NEW.ref);
@@ -130,7 +130,7 @@ _ARRIVE = """
     INSERT INTO contents (ref, sender, recipients, options, fingerprint, eml_file_path, payload_file_path, message, payload)
     VALUES (NEW.ref, NEW.sender, NEW.recipients, NEW.options, NEW.fingerprint, NEW.eml_file_path,
             NEW.payload_file_path, NEW.message, NEW.payload);
-    INSERT OR IGNORE INTO recipients SELECT value, NEW.ref FROM json_each(NEW.recipients);
+    INSERT OR IGNORE INTO recipients SELECT value, NEW.created_at, NEW.ref FROM json_each(NEW.recipients);
     INSERT INTO line SELECT NEW.company, NEW.priority, NEW.due_at, NEW.ref, NEW.expires_at WHERE NEW.status = 1;
     INSERT INTO agenda SELECT NEW.due_at, NEW.ref WHERE NEW.status = 1 AND NEW.due_at > NEW.created_at;
 """
@@ -185,7 +185,9 @@ class Batch:
         self._statements = {size: f"INSERT INTO {view} VALUES{','.join([row] * size)}" for size in sizes}
         self._width = width
 
-    def run(self, connection: apsw.Connection, rows: Sequence[tuple[Any, ...]], *, most: int = ROWS_MAX) -> None:
+    def run(
+        self, connection: apsw.Connection, rows: Sequence[tuple[Any, ...]], *, most: int = ROWS_MAX
+    ) -> None:
         for start in range(0, len(rows), most):
             chunk = rows[start : start + most]
             size = 1 << (len(chunk) - 1).bit_length()

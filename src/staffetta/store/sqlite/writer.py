@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import apsw
 
+from staffetta import failpoints
 from staffetta.errors import StaffettaError, StoreUnavailable
 from staffetta.store.sqlite import faults
 from staffetta.store.sqlite.connection import connect
@@ -125,7 +126,11 @@ class Writer:
         self._begin(connection)
         try:
             results = work(group)
+            if failpoints.armed:
+                failpoints.reach("store.before-commit", apsw.IOError)
             connection.execute("COMMIT")
+            if failpoints.armed:
+                failpoints.reach("store.after-commit", apsw.IOError)
         except BaseException:
             group.forget()
             if connection.in_transaction:
@@ -171,5 +176,3 @@ def _hand_over(waiting: Sequence[Asked], results: Sequence[Any]) -> None:
                 answer.set_exception(result)
             else:
                 answer.set_result(result)
-
-

@@ -46,6 +46,7 @@ CREATE TABLE mail (
 CREATE INDEX mail_by_time ON mail (created_at);
 CREATE INDEX mail_by_company ON mail (company, created_at);
 CREATE INDEX mail_by_status ON mail (status, created_at) WHERE status >= 10;
+CREATE INDEX mail_by_company_status ON mail (company, status, created_at) WHERE status >= 10;
 CREATE INDEX mail_to_report ON mail (updated_at) WHERE callback = 1;
 
 -- Who holds an e-mail now, and how far he has come. Small: as many rows as are in work.
@@ -95,7 +96,12 @@ CREATE TABLE contents (
 CREATE INDEX contents_by_eml_file ON contents (eml_file_path) WHERE eml_file_path IS NOT NULL;
 CREATE INDEX contents_by_payload_file ON contents (payload_file_path) WHERE payload_file_path IS NOT NULL;
 
-CREATE TABLE recipients (address TEXT NOT NULL, ref INTEGER NOT NULL, PRIMARY KEY (address, ref)) WITHOUT ROWID;
+CREATE TABLE recipients (
+    address TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    ref INTEGER NOT NULL,
+    PRIMARY KEY (address, created_at, ref)
+) WITHOUT ROWID;
 
 -- Each company's READY e-mails in their order. May hold some that were finished lately: they are taken out by the
 -- thousand, and whoever reads compares with `mail`.
@@ -110,6 +116,12 @@ CREATE TABLE line (
 
 -- READY e-mails that were not due yet when they became so, until someone is told that they are.
 CREATE TABLE agenda (due_at INTEGER NOT NULL, ref INTEGER NOT NULL, PRIMARY KEY (due_at, ref)) WITHOUT ROWID;
+
+-- How many rows the agenda has: kept, so that nobody counts a million.
+CREATE TABLE delayed (total INTEGER NOT NULL);
+INSERT INTO delayed VALUES (0);
+CREATE TRIGGER agenda_grows AFTER INSERT ON agenda BEGIN UPDATE delayed SET total = total + 1; END;
+CREATE TRIGGER agenda_shrinks AFTER DELETE ON agenda BEGIN UPDATE delayed SET total = total - 1; END;
 
 -- READY e-mails that the owner of the file has not heard of: made so by another process or by an operator.
 CREATE TABLE tidings (n INTEGER PRIMARY KEY, ref INTEGER NOT NULL);
@@ -127,13 +139,15 @@ CREATE TABLE dead_letters (
     retrying_since INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX dead_letters_by_time ON dead_letters (moved_at);
+CREATE INDEX dead_letters_by_company ON dead_letters (company, moved_at);
+CREATE INDEX dead_letters_by_code ON dead_letters (code, moved_at);
 
 -- E-mails that are reported together, and which of their outcomes it was.
 CREATE TABLE batches (ref INTEGER PRIMARY KEY, batch TEXT NOT NULL, position INTEGER NOT NULL,
                       sequence INTEGER NOT NULL);
 CREATE INDEX batches_by_name ON batches (batch, position);
 
--- Ended e-mails that retention passed by because they had a dead letter or an owner to be told.
+-- Ended e-mails that retention passed by because they had a dead letter or an owner to be told: looked at again.
 CREATE TABLE passed_by (ref INTEGER PRIMARY KEY);
 
 CREATE TABLE answers (
