@@ -14,12 +14,11 @@ from __future__ import annotations
 import heapq
 from typing import Any, TypeAlias
 
-import apsw
-
 from staffetta.mail.lifecycle import IN_WORK, Status
 from staffetta.mail.message import Millis
 from staffetta.mail.operators import Filter
 from staffetta.store.sqlite import codes, records
+from staffetta.store.sqlite.rows import Db
 
 Place: TypeAlias = tuple[Millis, int]
 """When, and which row."""
@@ -65,7 +64,7 @@ class _Query:
         }
         return " AND ".join(text for name, text in asked.items() if name in self._has - set(but)) or "1"
 
-    def run(self, connection: apsw.Connection, statement: str) -> list[Place]:
+    def run(self, connection: Db, statement: str) -> list[Place]:
         return connection.execute(statement, self.facts, can_cache=True).fetchall()
 
     def __contains__(self, name: str) -> bool:
@@ -75,7 +74,7 @@ class _Query:
 # ------------------------------------------------------------------------------------------------ e-mails
 
 
-def emails(connection: apsw.Connection, filter: Filter, *, limit: int, before: Place | None) -> list[Place]:
+def emails(connection: Db, filter: Filter, *, limit: int, before: Place | None) -> list[Place]:
     """Places of the first `limit` e-mails behind `before`."""
     query = _Query(filter, limit=limit, before=before)
     if "code" in query or "recipient" in query or not filter.status:
@@ -116,7 +115,7 @@ def _by_time(query: _Query, also: str, *, of: str = "mail") -> str:
     """  # noqa: S608
 
 
-def _by_status(connection: apsw.Connection, query: _Query, status: Status) -> list[Place]:
+def _by_status(connection: Db, query: _Query, status: Status) -> list[Place]:
     code = codes.STATUS[status]
     if status in IN_WORK:
         return query.run(connection, _in_work(query, code))
@@ -147,7 +146,7 @@ def _in_work(query: _Query, code: int) -> str:
     """  # noqa: S608
 
 
-def _ready(connection: apsw.Connection, query: _Query, is_status: str) -> list[Place]:
+def _ready(connection: Db, query: _Query, is_status: str) -> list[Place]:
     """The newest are mostly READY; where they are not, everything that is READY stands in the lines."""
     index = "mail_by_company" if "company" in query else "mail_by_time"
     found = query.run(
@@ -179,9 +178,7 @@ def _ready(connection: apsw.Connection, query: _Query, is_status: str) -> list[P
 # ------------------------------------------------------------------------------------------------ dead letters
 
 
-def dead_letters(
-    connection: apsw.Connection, filter: Filter, *, limit: int, before: Place | None
-) -> list[Place]:
+def dead_letters(connection: Db, filter: Filter, *, limit: int, before: Place | None) -> list[Place]:
     """Places of the first `limit` dead letters behind `before`, by the time of their burial."""
     query = _Query(filter, limit=limit, before=before)
     is_status = f"{_STATUS} IN ({_codes_of(filter)})" if filter.status else "1"

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import apsw
 import msgspec
 
 from staffetta.errors import LockNotAcquired, StaffettaError
 from staffetta.store.sqlite import claims, handin, moves, statements
 from staffetta.store.sqlite.orders import Add, Mark, Move, Order, Take, Work
+from staffetta.store.sqlite.rows import Db
 
 PURGE_EVERY = 2_000
 """E-mails that may end before their places in the lines are taken out."""
@@ -33,7 +33,7 @@ _PURGED = "UPDATE marks SET n = (SELECT coalesce(max(n), 0) FROM journal) WHERE 
 class Group:
     """Executes orders on one connection. The caller holds the transaction."""
 
-    def __init__(self, connection: apsw.Connection, *, owner: bool) -> None:
+    def __init__(self, connection: Db, *, owner: bool) -> None:
         self.connection = connection
         self.owner = owner
         self.batches = statements.prepare(connection)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import apsw
 import msgspec
 
 from staffetta.errors import Conflict
@@ -13,6 +12,7 @@ from staffetta.mail import journal
 from staffetta.mail.message import Added, Intaken, KeptAnswer, NewEmail
 from staffetta.store.sqlite import codes
 from staffetta.store.sqlite.orders import Add
+from staffetta.store.sqlite.rows import Db
 
 if TYPE_CHECKING:
     from staffetta.store.sqlite.group import Group
@@ -144,7 +144,7 @@ def _keep(group: Group, keep: KeptAnswer) -> bool:
     return group.connection.changes() == 1
 
 
-def forget_recipients(connection: apsw.Connection, ref: int) -> None:
+def forget_recipients(connection: Db, ref: int) -> None:
     """The e-mail is not found by its recipients any more."""
     connection.execute(_FORGET_RECIPIENTS, (ref,))
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import apsw
 import msgspec
 
 from staffetta.mail import journal
 from staffetta.mail.message import Attempt, Transition
 from staffetta.store.sqlite import codes
+from staffetta.store.sqlite.rows import Db
 
 if TYPE_CHECKING:
     from staffetta.store.sqlite.group import Group
@@ -29,13 +29,13 @@ _ATTEMPTS = CHAIN + "SELECT n, attempt, marked FROM chain WHERE attempt IS NOT N
 _MINE = CHAIN + "SELECT count(*) FROM chain WHERE token = ? AND status = ? AND cause = ? AND at = ?"
 
 
-def attempts(connection: apsw.Connection, ref: int) -> Iterator[tuple[int, Attempt]]:
+def attempts(connection: Db, ref: int) -> Iterator[tuple[int, Attempt]]:
     """The closed attempts of one e-mail, oldest first, with their rows."""
     for n, packed, marked in connection.execute(_ATTEMPTS, (ref,)).fetchall():
         yield n, codes.read_attempt(packed, marked)
 
 
-def was_made(connection: apsw.Connection, ref: int, move: Transition) -> bool:
+def was_made(connection: Db, ref: int, move: Transition) -> bool:
     """This very move was made already under this very claim: its answer was lost on the way."""
     if not move.token:
         return False
@@ -61,7 +61,7 @@ def keep(group: Group, ref: int, attempt: Attempt) -> None:
             group.connection.execute("INSERT OR IGNORE INTO late VALUES (?, ?)", (ref, n))
 
 
-def waiting(connection: apsw.Connection, ref: int) -> list[Attempt]:
+def waiting(connection: Db, ref: int) -> list[Attempt]:
     """Late replies of one e-mail that no move has believed yet, oldest first."""
     rows = connection.execute(
         "SELECT j.attempt, j.marked FROM late l CROSS JOIN journal j ON j.n = l.n WHERE l.ref = ? ORDER BY l.n",

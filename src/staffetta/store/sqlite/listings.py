@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-import apsw
-
 from staffetta.mail import position
 from staffetta.mail.lifecycle import Status
 from staffetta.mail.message import Attempt, DeadLetter, Email, HistoryEntry, Millis
@@ -14,9 +12,11 @@ from staffetta.mail.operators import Filter, Page
 from staffetta.store.contract import Content, DeadLetterCounts
 from staffetta.store.sqlite import browsing, codes, records
 from staffetta.store.sqlite.reader import Reader
+from staffetta.store.sqlite.rows import Db
 
 T = TypeVar("T")
 
+_NO_LETTERS: list[DeadLetter] = []
 _RESTING = "SELECT code, total FROM statuses"
 _HELD = "SELECT status, count(*) FROM claims GROUP BY status"
 _DELAYED = "SELECT (SELECT total FROM delayed) - (SELECT count(*) FROM agenda WHERE due_at <= ?)"
@@ -33,16 +33,15 @@ class Listings:
 
     # --- one e-mail -------------------------------------------------------------------------------
 
-    async def _look(self, id: str, look: Callable[[apsw.Connection, int], T], otherwise: T) -> T:
-        def find(connection: apsw.Connection) -> T:
+    async def _look(self, id: str, look: Callable[[Db, int], T], otherwise: T) -> T:
+        def find(connection: Db) -> T:
             ref = records.ref_of(connection, id)
             return otherwise if ref is None else look(connection, ref)
 
         return await self._reader.read(find)
 
     async def get(self, id: str) -> Email | None:
-        found = await self._look(id, lambda connection, ref: records.emails(connection, [ref]), [])
-        return found[0] if found else None
+        return await self._look(id, lambda connection, ref: records.emails(connection, [ref])[0], None)
 
     async def history(self, id: str) -> list[HistoryEntry]:
         return await self._look(id, records.history, [])
@@ -54,7 +53,9 @@ class Listings:
         return await self._look(id, records.content, None)
 
     async def dead_letter(self, id: str) -> DeadLetter | None:
-        found = await self._look(id, lambda connection, ref: records.dead_letters(connection, [ref]), [])
+        found = await self._look(
+            id, lambda connection, ref: records.dead_letters(connection, [ref]), _NO_LETTERS
+        )
         return found[0] if found else None
 
     # --- counts -----------------------------------------------------------------------------------
@@ -63,7 +64,7 @@ class Listings:
         return await self._reader.read(_counts)
 
     async def queue_counts(self, *, now: Millis) -> tuple[int, int, int]:
-        def look(connection: apsw.Connection) -> tuple[int, int, int]:
+        def look(connection: Db) -> tuple[int, int, int]:
             counts = _counts(connection)
             delayed: int = connection.execute(_DELAYED, (now,)).get
             return counts[Status.READY] - delayed, delayed, counts[Status.PROCESSING]
@@ -71,7 +72,7 @@ class Listings:
         return await self._reader.read(look)
 
     async def dead_letter_counts(self) -> DeadLetterCounts:
-        def look(connection: apsw.Connection) -> DeadLetterCounts:
+        def look(connection: Db) -> DeadLetterCounts:
             by_company = dict(connection.execute(_BY_COMPANY).fetchall())
             return DeadLetterCounts(
                 size=sum(by_company.values()),
@@ -93,14 +94,14 @@ class Listings:
     async def _page(
         self,
         find: Callable[..., list[browsing.Place]],
-        show: Callable[[apsw.Connection, list[int]], Sequence[Any]],
+        show: Callable[[Db, list[int]], Sequence[Any]],
         filter: Filter,
         limit: int,
         cursor: str | None,
     ) -> Page:
         before = position.read(cursor) if cursor is not None else None
 
-        def look(connection: apsw.Connection) -> Page:
+        def look(connection: Db) -> Page:
             places = find(connection, filter, limit=limit + 1, before=before)
             shown = places[:limit]
             return Page(
@@ -111,7 +112,7 @@ class Listings:
         return await self._browser.read(look)
 
 
-def _counts(connection: apsw.Connection) -> dict[Status, int]:
+def _counts(connection: Db) -> dict[Status, int]:
     """Each e-mail is counted where it rests; those in somebody's hands are taken from there."""
     counts = dict.fromkeys(Status, 0)
     for code, total in connection.execute(_RESTING).fetchall():

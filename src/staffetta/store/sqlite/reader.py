@@ -14,6 +14,7 @@ from staffetta import failpoints
 from staffetta.errors import StoreUnavailable
 from staffetta.store.sqlite import faults
 from staffetta.store.sqlite.connection import connect
+from staffetta.store.sqlite.rows import Db
 
 T = TypeVar("T")
 
@@ -30,13 +31,13 @@ class Reader:
     def start(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="staffetta-read")
 
-    async def read(self, look: Callable[[apsw.Connection], T]) -> T:
+    async def read(self, look: Callable[[Db], T]) -> T:
         """What `look` finds, in one snapshot of the store."""
         if self._thread is None:
             raise StoreUnavailable(f"{self._path}: the store is not open")
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._look, look)
 
-    def _look(self, look: Callable[[apsw.Connection], T]) -> T:
+    def _look(self, look: Callable[[Db], T]) -> T:
         try:
             if self._connection is None:
                 self._connection = connect(self._path, busy_ms=self._busy_ms, query_only=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import apsw
 import msgspec
 
 from staffetta.mail import journal
@@ -13,6 +12,7 @@ from staffetta.mail.message import Attempt, DeadLetter, Email, HistoryEntry, Job
 from staffetta.mail.rescue import SUSPECT_CRASHES
 from staffetta.store.contract import Content
 from staffetta.store.sqlite import codes, latecomers
+from staffetta.store.sqlite.rows import Db
 
 LIVE = """
     m.status = 1 AND m.due_at = l.due_at AND m.priority = l.priority AND m.company = l.company
@@ -86,7 +86,7 @@ _SHOWN = """
 """
 
 
-def emails(connection: apsw.Connection, refs: Sequence[int]) -> list[Email]:
+def emails(connection: Db, refs: Sequence[int]) -> list[Email]:
     """These e-mails, in this order."""
     if not refs:
         return []
@@ -94,7 +94,7 @@ def emails(connection: apsw.Connection, refs: Sequence[int]) -> list[Email]:
     return [_email(connection, row) for row in _shown.decode(found)]
 
 
-def _email(connection: apsw.Connection, row: _Shown) -> Email:
+def _email(connection: Db, row: _Shown) -> Email:
     status = codes.STATUS_OF[row.status]
     unsettled = status in journal.SENT_FAMILY and len(row.settled) < len(row.envelope)
     ending = _ending(connection, row) if unsettled else None
@@ -111,7 +111,7 @@ def _email(connection: apsw.Connection, row: _Shown) -> Email:
     )  # fmt: skip
 
 
-def _ending(connection: apsw.Connection, row: _Shown) -> Attempt | None:
+def _ending(connection: Db, row: _Shown) -> Attempt | None:
     """The attempt whose replies say who got it: mostly the one that the move to SENT closed."""
     if row.ending:
         return codes.read_attempt(bytes.fromhex(row.ending), row.ending_marked)
@@ -129,19 +129,19 @@ _CONTENT = (
 )
 
 
-def ref_of(connection: apsw.Connection, id: str) -> int | None:
+def ref_of(connection: Db, id: str) -> int | None:
     found: int | None = connection.execute(_REF, (id,)).get
     return found
 
 
-def history(connection: apsw.Connection, ref: int) -> list[HistoryEntry]:
+def history(connection: Db, ref: int) -> list[HistoryEntry]:
     return [
         HistoryEntry(status=codes.STATUS_OF[status], cause=codes.CAUSE_OF[cause], reason=reason or "", at=at)
         for status, cause, reason, at in connection.execute(_HISTORY, (ref,)).fetchall()
     ]
 
 
-def attempts(connection: apsw.Connection, ref: int) -> list[Attempt]:
+def attempts(connection: Db, ref: int) -> list[Attempt]:
     told = [attempt for _, attempt in latecomers.attempts(connection, ref)]
     for attempt, part, token, transport, at, committed_at in connection.execute(_OPEN, (ref,)).fetchall():
         told.append(
@@ -151,7 +151,7 @@ def attempts(connection: apsw.Connection, ref: int) -> list[Attempt]:
     return told
 
 
-def content(connection: apsw.Connection, ref: int) -> Content | None:
+def content(connection: Db, ref: int) -> Content | None:
     row = connection.execute(_CONTENT, (ref,)).fetchone()
     if row is None:
         return None
@@ -173,7 +173,7 @@ _LETTERS = """
 """
 
 
-def dead_letters(connection: apsw.Connection, refs: Sequence[int]) -> list[DeadLetter]:
+def dead_letters(connection: Db, refs: Sequence[int]) -> list[DeadLetter]:
     """The dead letters of these e-mails, in this order."""
     return [_letter(row) for row in connection.execute(_LETTERS, (codes.to_json(refs),)).fetchall()]
 

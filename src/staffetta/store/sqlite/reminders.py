@@ -5,12 +5,11 @@ A row of `line` may be of an e-mail that somebody holds, or that ended lately: w
 
 from __future__ import annotations
 
-import apsw
-
 from staffetta.mail.message import Job, Millis
 from staffetta.store.sqlite import records
 from staffetta.store.sqlite.group import Group
 from staffetta.store.sqlite.reader import Reader
+from staffetta.store.sqlite.rows import Db
 from staffetta.store.sqlite.writer import Writer
 
 # From company to company and, within one, from priority to priority, each by one step into the index: what is not
@@ -107,9 +106,7 @@ class Reminders:
         )
 
 
-def _waiting(
-    connection: apsw.Connection, company_id: str, now: Millis, limit: int, after: Job | None
-) -> list[Job]:
+def _waiting(connection: Db, company_id: str, now: Millis, limit: int, after: Job | None) -> list[Job]:
     company = connection.execute(_COMPANY, (company_id,)).get
     found: list[Job] = []
     priority, place = -(1 << 62), _BEFORE_ALL

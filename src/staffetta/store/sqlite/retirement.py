@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import apsw
-
 from staffetta.errors import MoveNotAllowed, NotFound
 from staffetta.mail import journal
+from staffetta.mail.lifecycle import FINISHED
 from staffetta.mail.message import Millis
 from staffetta.store.contract import Dropped, RetireCount
 from staffetta.store.sqlite import codes, handin, latecomers, records
 from staffetta.store.sqlite.group import Group
+from staffetta.store.sqlite.rows import Db
 from staffetta.store.sqlite.writer import Writer
 
 ROWS_A_PLACE = 20
@@ -135,7 +135,7 @@ def _is_over(status: int, callback: int) -> bool:
 # ------------------------------------------------------------------------------------------------ dead letters
 
 
-def _drop_dead_letters(connection: apsw.Connection, now: Millis, most: int, limit: int) -> list[Dropped]:
+def _drop_dead_letters(connection: Db, now: Millis, most: int, limit: int) -> list[Dropped]:
     aged = connection.execute(_AGED, (now, limit)).fetchall()
     beyond = max(0, connection.execute(_LEFT, (now,)).get - most)
     capped = connection.execute(_BEYOND, (now, max(0, min(beyond, limit - len(aged))))).fetchall()
@@ -173,9 +173,7 @@ def _forget_old(group: Group, before: Millis, limit: int) -> tuple[int, list[str
     return len(refs), files
 
 
-def _old(
-    connection: apsw.Connection, mark: str, before: Millis, limit: int, *, erased: int | None
-) -> list[int]:
+def _old(connection: Db, mark: str, before: Millis, limit: int, *, erased: int | None) -> list[int]:
     """At most `limit` e-mails that are over since `before` or longer; the walk goes on from the last one looked at."""
     found: dict[int, None] = {}
     passed: list[int] = []
@@ -214,14 +212,14 @@ def _old(
 
 def _ended(status: int) -> bool:
     """It is over, or only its owner is still to be told."""
-    return codes.STATUS_OF[status] in journal.FINISHED | journal.CALLING
+    return codes.STATUS_OF[status] in FINISHED | journal.CALLING
 
 
 def _may_go(status: int, callback: int, is_dead: int) -> bool:
     return not is_dead and _is_over(status, callback)
 
 
-def _erase(connection: apsw.Connection, ref: int) -> list[str]:
+def _erase(connection: Db, ref: int) -> list[str]:
     """Payload and message; the paths of the files in which they lie."""
     paths = [path for path in connection.execute(_PATHS, (ref,)).fetchone() if path]
     connection.execute(_ERASE, (ref,))
@@ -241,5 +239,5 @@ def _forget(group: Group, ref: int) -> list[str]:
     return paths
 
 
-def _unnamed(connection: apsw.Connection, paths: Sequence[str]) -> tuple[str, ...]:
+def _unnamed(connection: Db, paths: Sequence[str]) -> tuple[str, ...]:
     return tuple(path for path in paths if not connection.execute(_NAMED, (path,)).get)

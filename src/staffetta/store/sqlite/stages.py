@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import apsw
 import msgspec
 
 from staffetta.errors import LockNotAcquired
@@ -13,6 +12,7 @@ from staffetta.mail import journal
 from staffetta.mail.lifecycle import Status
 from staffetta.mail.message import IntakeClaim, Millis, ReportClaim
 from staffetta.store.sqlite import codes
+from staffetta.store.sqlite.rows import Db
 
 if TYPE_CHECKING:
     from staffetta.store.sqlite.group import Group
@@ -108,7 +108,7 @@ def bind_batch(group: Group, batch: str, claims: Sequence[ReportClaim]) -> None:
     )
 
 
-def batch_members(connection: apsw.Connection, batch: str) -> list[str]:
+def batch_members(connection: Db, batch: str) -> list[str]:
     found = connection.execute(
         "SELECT json_group_array(id) FROM (SELECT m.id FROM batches b CROSS JOIN mail m ON m.ref = b.ref"
         " WHERE b.batch = ? ORDER BY b.position)",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import apsw
+from staffetta.store.sqlite.rows import Db
 
 _VIEWS = {
     "take": "k ref id status cause token at alone",
@@ -161,7 +161,7 @@ _TRIGGERS = (
 ROWS_MAX = 256
 
 
-def prepare(connection: apsw.Connection) -> dict[str, Batch]:
+def prepare(connection: Db) -> dict[str, Batch]:
     """Make the views and triggers of this connection; the batches by the view's name."""
     connection.execute("CREATE TEMP TABLE lost (k INTEGER)")
     for view, columns in _VIEWS.items():
@@ -185,9 +185,7 @@ class Batch:
         self._statements = {size: f"INSERT INTO {view} VALUES{','.join([row] * size)}" for size in sizes}
         self._width = width
 
-    def run(
-        self, connection: apsw.Connection, rows: Sequence[tuple[Any, ...]], *, most: int = ROWS_MAX
-    ) -> None:
+    def run(self, connection: Db, rows: Sequence[tuple[Any, ...]], *, most: int = ROWS_MAX) -> None:
         for start in range(0, len(rows), most):
             chunk = rows[start : start + most]
             size = 1 << (len(chunk) - 1).bit_length()

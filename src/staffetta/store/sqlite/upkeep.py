@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import apsw
-
 from staffetta.mail.message import Email, InWork, Millis
 from staffetta.mail.operators import Worker
 from staffetta.store.sqlite import claims, codes, records
 from staffetta.store.sqlite.group import Group
 from staffetta.store.sqlite.reader import Reader
+from staffetta.store.sqlite.rows import Db
 from staffetta.store.sqlite.writer import Writer
 
 LOOKED_AT = 50_000
@@ -110,14 +109,14 @@ class Upkeep:
             "limit": limit,
         }
 
-        def look(connection: apsw.Connection) -> list[InWork]:
+        def look(connection: Db) -> list[InWork]:
             refs = [ref for (ref,) in connection.execute(_STUCK, facts).fetchall()]
             return _in_work(connection, refs)
 
         return await self._reader.read(look)
 
     async def held(self, id: str) -> InWork | None:
-        def look(connection: apsw.Connection) -> list[InWork]:
+        def look(connection: Db) -> list[InWork]:
             ref = records.ref_of(connection, id)
             return _in_work(connection, [ref]) if ref is not None else []
 
@@ -127,7 +126,7 @@ class Upkeep:
     # --- what is over -----------------------------------------------------------------------------
 
     async def expired(self, *, now: Millis, limit: int) -> list[Email]:
-        def look(connection: apsw.Connection) -> list[Email]:
+        def look(connection: Db) -> list[Email]:
             refs = self._accepted.look(connection, now, limit)
             refs += self._line.look(connection, now, limit - len(refs))
             return records.emails(connection, sorted(refs))
@@ -135,7 +134,7 @@ class Upkeep:
         return await self._reader.read(look)
 
 
-def _in_work(connection: apsw.Connection, refs: Sequence[int]) -> list[InWork]:
+def _in_work(connection: Db, refs: Sequence[int]) -> list[InWork]:
     held = {row[0]: row for row in connection.execute(_HELD, (codes.to_json(refs),)).fetchall()}
     found = []
     for claim in claims.read_bare(connection, refs):
@@ -156,7 +155,7 @@ class _Round:
         self._last: tuple[int, ...] = ((1 << 62),) * width
         self._place = self._first
 
-    def look(self, connection: apsw.Connection, now: Millis, limit: int) -> list[int]:
+    def look(self, connection: Db, now: Millis, limit: int) -> list[int]:
         """At most `limit` that are over. Begun in the middle, it goes on from the beginning after the end."""
         began = self._place
         refs = self._stretch(connection, began, None, now, limit)
@@ -166,7 +165,7 @@ class _Round:
 
     def _stretch(
         self,
-        connection: apsw.Connection,
+        connection: Db,
         start: tuple[int, ...],
         stop: tuple[int, ...] | None,
         now: Millis,

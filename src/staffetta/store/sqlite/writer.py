@@ -23,6 +23,7 @@ from staffetta.store.sqlite.connection import connect
 from staffetta.store.sqlite.group import Group
 from staffetta.store.sqlite.orders import Asked, Order, Work
 from staffetta.store.sqlite.ownership import Ownership
+from staffetta.store.sqlite.rows import Db
 
 T = TypeVar("T")
 
@@ -138,7 +139,7 @@ class Writer:
             raise
         return results
 
-    def _begin(self, connection: apsw.Connection) -> None:
+    def _begin(self, connection: Db) -> None:
         if self._owner:
             connection.execute("BEGIN IMMEDIATE")
             return
