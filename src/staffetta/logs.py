@@ -278,9 +278,7 @@ class Log:
         )
         self._add(self._encoder.encode(line))
 
-    def write(
-        self, level: Level, message: str, told: dict[str, Any], *, at: Millis, section: str = ""
-    ) -> None:
+    def write(self, level: Level, message: str, told: dict[str, Any], *, at: Millis, section: str = "") -> None:
         """One line. `told` has been masked already."""
         if RANKS[level] < self._levels.get(section, self._least):
             return

@@ -23,7 +23,8 @@ from staffetta.demo.receiver import Receiver
 from staffetta.demo.summary import Outcome, outcome, read_log
 from staffetta.logs import Listeners
 from staffetta.mail.lifecycle import Status
-from staffetta.mail.message import DeadLetter, Email, Filter, Value
+from staffetta.mail.message import DeadLetter, Email, Value
+from staffetta.mail.operators import Filter
 from staffetta.sink import SinkServer
 
 LONGEST_SECONDS = 28.0

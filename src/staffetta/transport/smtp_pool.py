@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 CEILING_SECONDS = 30.0
 """How long a relay that refused one more connection is not asked for more than it took."""
 RIDE_SECONDS = 10.0
-"""How long a letter rides behind another's unanswered dot, which may take ten minutes; then it goes elsewhere."""
+"""How long a letter rides behind another's unanswered dot, which may take ten minutes; then it leaves."""
 BURST_SECONDS = 0.05
 """How far the rate may run ahead, so that the timer need not ring for each message."""
 
