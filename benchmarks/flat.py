@@ -66,7 +66,7 @@ def _pages(store: SqliteStore) -> int:
     """Pages that the store's connections have looked at, cached or not."""
     group = store._writer._group  # measuring looks inside
     readers = [store._reader._connection, store._browser._connection]
-    opened = [one for one in ([group.connection] if group else []) + readers if one is not None]
+    opened: list[Any] = [one for one in ([group.connection] if group else []) + readers if one is not None]
     kinds = (apsw.SQLITE_DBSTATUS_CACHE_HIT, apsw.SQLITE_DBSTATUS_CACHE_MISS)
     return sum(one.status(kind)[0] for one in opened for kind in kinds)
 

@@ -45,8 +45,7 @@ def mask(text: str) -> str:
 
 def _masked(found: re.Match[str]) -> str:
     local, domain = found.group(1), found.group(2)
-    if local.startswith('"'):
-        local = local[1:]
+    local = local.removeprefix('"')
     head, dot, last = domain.rpartition(".")
     if not dot or domain.startswith("["):
         return f"{local[:1]}***@{domain[:1]}***"

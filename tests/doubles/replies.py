@@ -46,7 +46,7 @@ class Labelled(msgspec.Struct, frozen=True):
         )
         if got == (category, action, *reach):
             return ""
-        told = " ".join((verdict.category, verdict.action, verdict.reach))
+        told = f"{verdict.category} {verdict.action} {verdict.reach}"
         return f"[{self.of}] {self.said!r} at {self.stage or 'no stage'}: {self.means}, not {told} ({verdict.rule})"
 
 

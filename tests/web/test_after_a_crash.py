@@ -39,7 +39,7 @@ async def posted(
 
 
 def kept(shell: Shell) -> int:
-    counts: dict[str, int] = shell("status", "--json").json["emails"]
+    counts: dict[str, int] = shell.process("status", "--json").json["emails"]
     return sum(counts.values())
 
 

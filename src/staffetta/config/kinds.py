@@ -7,7 +7,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -294,3 +294,27 @@ def weights(words: str) -> Kind:
         return ", ".join(f'"{name}" = {weight:g}' for name, weight in value.items()) or "none"
 
     return Kind(read=read, words=words, form='table: `{ "acme" = 3, "trial-*" = 0.5 }`', show=show)
+
+
+def levels(words: str, sections: Sequence[str], allowed: Sequence[str]) -> Kind:
+    """A table of section to level."""
+
+    def read(value: Any) -> dict[str, str]:
+        if not isinstance(value, dict):
+            raise Wrong('must be a table such as { "queue" = "debug", "deliver" = "warning" }')
+        unknown = sorted(str(name) for name in value if name not in sections)
+        if unknown:
+            raise Wrong(f"knows no section {', '.join(unknown)}; there are {', '.join(sections)}")
+        one = choice(words, *allowed)
+        result: dict[str, str] = {}
+        for name, level in value.items():
+            try:
+                result[name] = one.read(level)
+            except Wrong as wrong:
+                raise Wrong(f'"{name}" {wrong}') from None
+        return result
+
+    def show(value: Any) -> str:
+        return ", ".join(f'"{name}" = "{level}"' for name, level in value.items()) or "none"
+
+    return Kind(read=read, words=words, form='table: `{ "queue" = "debug" }`', show=show)

@@ -11,6 +11,7 @@ from staffetta.config.kinds import (
     chain,
     choice,
     duration,
+    levels,
     listen,
     number,
     signing_secret,
@@ -20,6 +21,7 @@ from staffetta.config.kinds import (
     weights,
     whole,
 )
+from staffetta.mail import events
 from staffetta.mail.message import InDoubtPolicy, Value
 
 _DAY_MS = 86_400_000
@@ -251,6 +253,10 @@ class Log(Value, frozen=True, kw_only=True):
         Literal["debug", "info", "warning", "error"],
         choice("From which level on.", "debug", "info", "warning", "error"),
     ] = "info"
+    levels: Annotated[
+        dict[str, str],
+        levels("Sections with a level of their own.", events.SECTIONS, ("debug", "info", "warning", "error")),
+    ] = {}
     format: Annotated[
         Literal["auto", "json", "text"],
         choice("`auto`: readable on a terminal, JSON elsewhere.", "auto", "json", "text"),

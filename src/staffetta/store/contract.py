@@ -161,7 +161,7 @@ class Store(Protocol):
 
     async def release_reports(
         self, claims: Sequence[ReportClaim], *, now: Millis, exhausted: bool = False
-    ) -> list[None | Exception]:
+    ) -> list[Exception | None]:
         """Let go of e-mails whose owner could not be told: the status stays CALLING-…, the token goes.
 
         Not a move: no history row, the same version. `updated_at` becomes `now`: `stuck` names the e-mail (with
@@ -179,7 +179,7 @@ class Store(Protocol):
     async def batch_members(self, batch: str) -> list[str]:
         """Ids of the e-mails bound to a batch, in the order in which they were bound."""
 
-    async def apply_all(self, moves: Sequence[Transition]) -> list[None | Exception]:
+    async def apply_all(self, moves: Sequence[Transition]) -> list[Exception | None]:
         """`apply` for several e-mails at once; one result each (None: applied)."""
 
     # --- reminding the queue ---------------------------------------------------------------------------------------

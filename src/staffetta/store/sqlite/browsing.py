@@ -91,14 +91,14 @@ def _by_other_than_status(query: _Query, filter: Filter) -> str:
             FROM dead_letters d INDEXED BY dead_letters_by_code CROSS JOIN mail m ON m.ref = d.ref
             WHERE d.code = :code AND {query.between("m.created_at", "m.ref")} AND {query.narrow("code")} AND {is_status}
             ORDER BY m.created_at DESC, m.ref DESC LIMIT :limit
-        """  # noqa: S608  # constants of ours
+        """  # constants of ours
     if "recipient" in query:
         return f"""
             SELECT r.created_at, r.ref FROM recipients r CROSS JOIN mail m ON m.ref = r.ref
             WHERE r.address = :recipient AND {query.between("r.created_at", "r.ref")}
               AND {query.narrow("recipient")} AND {is_status}
             ORDER BY r.created_at DESC, r.ref DESC LIMIT :limit
-        """  # noqa: S608
+        """
     return _by_time(query, "1")
 
 
@@ -112,7 +112,7 @@ def _by_time(query: _Query, also: str, *, of: str = "mail") -> str:
         SELECT m.created_at, m.ref FROM {of} m INDEXED BY {index}
         WHERE {query.between("m.created_at", "m.ref")} AND {query.narrow()} AND {also}
         ORDER BY m.created_at DESC, m.ref DESC LIMIT :limit
-    """  # noqa: S608
+    """
 
 
 def _by_status(connection: Db, query: _Query, status: Status) -> list[Place]:
@@ -128,7 +128,7 @@ def _by_status(connection: Db, query: _Query, status: Status) -> list[Place]:
             WHERE m.status = {code} AND m.status >= {codes.FEW} AND {query.between("m.created_at", "m.ref")}
               AND {query.narrow()} AND {_UNHELD}
             ORDER BY m.created_at DESC, m.ref DESC LIMIT :limit
-            """,  # noqa: S608
+            """,
         )
     is_status = f"m.status = {code} AND {_UNHELD}"
     if status is Status.READY:
@@ -143,7 +143,7 @@ def _in_work(query: _Query, code: int) -> str:
         SELECT m.created_at, m.ref FROM claims c CROSS JOIN mail m ON m.ref = c.ref
         WHERE c.status = {code} AND {query.between("m.created_at", "m.ref")} AND {query.narrow()}
         ORDER BY m.created_at DESC, m.ref DESC LIMIT :limit
-    """  # noqa: S608
+    """
 
 
 def _ready(connection: Db, query: _Query, is_status: str) -> list[Place]:
@@ -158,7 +158,7 @@ def _ready(connection: Db, query: _Query, is_status: str) -> list[Place]:
             ORDER BY m.created_at DESC, m.ref DESC LIMIT {WALKED}
         ) m
         WHERE {is_status} ORDER BY m.created_at DESC, m.ref DESC LIMIT :limit
-        """,  # noqa: S608
+        """,
     )
     if len(found) == query.facts["limit"]:
         return found
@@ -171,7 +171,7 @@ def _ready(connection: Db, query: _Query, is_status: str) -> list[Place]:
         SELECT m.created_at, m.ref FROM line l CROSS JOIN mail m ON m.ref = l.ref
         WHERE {of_company} AND {query.between("m.created_at", "m.ref")} AND {records.LIVE}
         ORDER BY m.created_at DESC, m.ref DESC LIMIT :limit
-        """,  # noqa: S608
+        """,
     )
 
 
@@ -189,22 +189,22 @@ def dead_letters(connection: Db, filter: Filter, *, limit: int, before: Place | 
             SELECT d.moved_at, d.ref FROM recipients r CROSS JOIN dead_letters d ON d.ref = r.ref
             CROSS JOIN mail m ON m.ref = d.ref
             WHERE r.address = :recipient AND {among} AND {query.narrow("recipient")} {rest}
-        """  # noqa: S608
+        """
     elif "code" in query:
         statement = f"""
             SELECT d.moved_at, d.ref FROM dead_letters d INDEXED BY dead_letters_by_code
             CROSS JOIN mail m ON m.ref = d.ref
             WHERE d.code = :code AND {among} AND {query.narrow("code")} {rest}
-        """  # noqa: S608
+        """
     elif "company" in query:
         statement = f"""
             SELECT d.moved_at, d.ref FROM dead_letters d INDEXED BY dead_letters_by_company
             CROSS JOIN mail m ON m.ref = d.ref
             WHERE d.company = (SELECT company FROM companies WHERE name = :company) AND {among} {rest}
-        """  # noqa: S608
+        """
     else:
         statement = f"""
             SELECT d.moved_at, d.ref FROM dead_letters d INDEXED BY dead_letters_by_time
             CROSS JOIN mail m ON m.ref = d.ref WHERE {among} {rest}
-        """  # noqa: S608
+        """
     return query.run(connection, statement)

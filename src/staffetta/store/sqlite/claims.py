@@ -25,14 +25,16 @@ def _reading(message: str, size: str, *, only: str = "") -> str:
     behind the other, their lengths, and whether any late reply waits.
     """
     return f"""
-        SELECT json_group_array(json(claim)), CAST(group_concat(message, '') AS BLOB), json_group_array(size), max(is_late)
+        SELECT json_group_array(json(claim)), CAST(group_concat(message, '') AS BLOB), json_group_array(size),
+               max(is_late)
         FROM (
             SELECT json_object(
                        'id', m.id, 'ref', m.ref, 'token', c.token, 'company_id', o.name, 'at', c.at,
                        'attempt', c.attempt, 'part', c.part, 'attempts', m.attempts, 'doubts', m.doubts,
                        'crashes', m.crashes, 'alone_crashes', m.alone_crashes, 'created_at', m.created_at,
                        'expires_at', m.expires_at, 'priority', m.priority, 'sequence', m.sequence, 'sender', t.sender,
-                       'recipients', json(coalesce(m.remaining, t.recipients)), 'settled', json(coalesce(m.settled, '[]')),
+                       'recipients', json(coalesce(m.remaining, t.recipients)),
+                       'settled', json(coalesce(m.settled, '[]')),
                        'eml_file_path', t.eml_file_path, 'options', json(coalesce(t.options, '{{}}'))
                    ) AS claim,
                    {message} AS message,
@@ -45,7 +47,7 @@ def _reading(message: str, size: str, *, only: str = "") -> str:
             CROSS JOIN contents t ON t.ref = m.ref
             {only}
         )
-    """  # noqa: S608  # constants of ours
+    """  # constants of ours
 
 
 _WHOLE = (f"iif(length(t.message) <= {LARGE}, t.message, '')", "coalesce(length(t.message), 0)")

@@ -39,7 +39,8 @@ _KNOWN = """
 """
 _INDEX_RECIPIENTS = """
     INSERT OR IGNORE INTO recipients
-    SELECT w.value, m.created_at, m.ref FROM mail m CROSS JOIN contents t ON t.ref = m.ref CROSS JOIN json_each(t.recipients) w
+    SELECT w.value, m.created_at, m.ref
+    FROM mail m CROSS JOIN contents t ON t.ref = m.ref CROSS JOIN json_each(t.recipients) w
     WHERE m.ref = ?
 """
 _FORGET_RECIPIENTS = """

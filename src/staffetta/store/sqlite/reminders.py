@@ -38,7 +38,7 @@ _COMPANIES = f"""
         )
     )
     ORDER BY o.name
-"""  # noqa: S608  # a constant of ours
+"""  # a constant of ours
 _COMPANY = "SELECT company FROM companies WHERE name = ?"
 _NEXT_PRIORITY = "SELECT min(priority) FROM line WHERE company = ? AND priority >= ?"
 _WAITING = f"""
@@ -48,7 +48,7 @@ _WAITING = f"""
         WHERE l.company = ? AND l.priority = ? AND l.due_at <= ? AND (l.due_at, l.ref) > (?, ?) AND {records.LIVE}
         ORDER BY l.due_at, l.ref LIMIT ?
     )
-"""  # noqa: S608
+"""
 _BEFORE_ALL = (-(1 << 62), -(1 << 62))
 
 _ANY_NEWS = "SELECT EXISTS (SELECT 1 FROM tidings) OR EXISTS (SELECT 1 FROM agenda WHERE due_at <= ?)"
@@ -61,7 +61,7 @@ _TOLD = f"""
         ) AS job
         FROM tidings t ORDER BY t.n LIMIT ?
     )
-"""  # noqa: S608
+"""
 _DUE = f"""
     SELECT json_group_array(json(job)), count(*) FROM (
         SELECT (
@@ -71,7 +71,7 @@ _DUE = f"""
         ) AS job
         FROM agenda a WHERE a.due_at <= ? ORDER BY a.due_at, a.ref LIMIT ?
     )
-"""  # noqa: S608
+"""
 _STRIKE_DUE = """
     DELETE FROM agenda WHERE (due_at, ref) IN (
         SELECT due_at, ref FROM agenda WHERE due_at <= ? ORDER BY due_at, ref LIMIT ?

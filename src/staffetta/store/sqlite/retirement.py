@@ -14,7 +14,7 @@ from staffetta.mail import journal
 from staffetta.mail.lifecycle import FINISHED
 from staffetta.mail.message import Millis
 from staffetta.store.contract import Dropped, RetireCount
-from staffetta.store.sqlite import codes, handin, latecomers, records
+from staffetta.store.sqlite import codes, handin, latecomers
 from staffetta.store.sqlite.group import Group
 from staffetta.store.sqlite.rows import Db
 from staffetta.store.sqlite.writer import Writer
@@ -51,9 +51,9 @@ _ERASE = """
 """
 _CHAIN = latecomers.CHAIN + "SELECT json_group_array(n) FROM chain"
 _FORGET = (
-    "DELETE FROM line WHERE (company, priority, due_at, ref)"
-    " = (SELECT company, priority, due_at, ref FROM mail WHERE ref = ?)",
-    *(f"DELETE FROM {table} WHERE ref = ?" for table in ("claims", "late", "batches", "passed_by", "tidings")),  # noqa: S608
+    """DELETE FROM line WHERE (company, priority, due_at, ref)
+           = (SELECT company, priority, due_at, ref FROM mail WHERE ref = ?)""",
+    *(f"DELETE FROM {table} WHERE ref = ?" for table in ("claims", "late", "batches", "passed_by", "tidings")),
     "DELETE FROM contents WHERE ref = ?",
     "DELETE FROM mail WHERE ref = ?",
 )
@@ -182,9 +182,10 @@ def _old(connection: Db, mark: str, before: Millis, limit: int, *, erased: int |
         ref, status, callback, updated_at, is_erased, is_dead = facts
         if not _ended(status):
             returned.append(ref)  # on its way again: later rows will tell of its end
-        elif _may_go(status, callback, is_dead) and updated_at <= before and len(found) < limit:
-            if erased is None or is_erased == erased:
-                found[ref] = None
+        elif not _may_go(status, callback, is_dead) or updated_at > before or len(found) >= limit:
+            continue
+        elif erased is None or is_erased == erased:
+            found[ref] = None
     reached = 0
     for n, at, *facts in connection.execute(_WALK, (mark, limit * ROWS_A_PLACE)).fetchall():
         ref, status, callback, updated_at, is_erased, is_dead = facts

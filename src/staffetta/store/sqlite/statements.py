@@ -79,7 +79,8 @@ _LEAVE = (
 """
     + _LOST
     + """
-    DELETE FROM line WHERE NEW.target = 1 AND NEW.source <> 5 AND NEW.due_at IS NOT NULL AND (company, priority, due_at, ref)
+    DELETE FROM line WHERE NEW.target = 1 AND NEW.source <> 5 AND NEW.due_at IS NOT NULL
+      AND (company, priority, due_at, ref)
         = (SELECT m.company, m.priority, m.due_at, m.ref FROM mail m WHERE m.ref = NEW.ref);
 """
     + _ENTER.format(
@@ -124,10 +125,12 @@ _ARRIVE = """
     INSERT INTO journal (n, ref, prev, status, cause, at, reason)
     SELECT NEW.n + key, NEW.ref, iif(key, NEW.n + key - 1, NULL), value ->> 0, value ->> 1, value ->> 2, value ->> 3
     FROM json_each(NEW.moves);
-    INSERT INTO mail (ref, id, company, status, version, priority, created_at, updated_at, due_at, expires_at, last, told)
+    INSERT INTO mail (ref, id, company, status, version, priority, created_at, updated_at, due_at, expires_at,
+                      last, told)
     VALUES (NEW.ref, NEW.id, NEW.company, NEW.status, NEW.version, NEW.priority, NEW.created_at, NEW.updated_at,
             NEW.due_at, NEW.expires_at, NEW.n + NEW.version - 1, NEW.n + NEW.version - 1);
-    INSERT INTO contents (ref, sender, recipients, options, fingerprint, eml_file_path, payload_file_path, message, payload)
+    INSERT INTO contents (ref, sender, recipients, options, fingerprint, eml_file_path, payload_file_path, message,
+                          payload)
     VALUES (NEW.ref, NEW.sender, NEW.recipients, NEW.options, NEW.fingerprint, NEW.eml_file_path,
             NEW.payload_file_path, NEW.message, NEW.payload);
     INSERT OR IGNORE INTO recipients SELECT value, NEW.created_at, NEW.ref FROM json_each(NEW.recipients);

@@ -48,7 +48,7 @@ _LINE_OVER = f"""
       AND (l.company, l.priority, l.due_at, l.ref) <= (?, ?, ?, ?)
       AND l.expires_at <= ? AND m.expires_at <= ? AND {records.LIVE}
     ORDER BY l.company, l.priority, l.due_at, l.ref LIMIT ?
-"""  # noqa: S608  # a constant of ours
+"""  # a constant of ours
 _ACCEPTED_END = """
     SELECT created_at, ref FROM mail INDEXED BY mail_by_status
     WHERE status = 10 AND status >= 10 AND (created_at, ref) > (?, ?) ORDER BY created_at, ref LIMIT 1 OFFSET ?
