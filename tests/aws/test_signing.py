@@ -1,0 +1,54 @@
+"""Requests to Amazon's services are signed with what its own tools would find, or refused with the remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from staffetta.aws import Refusal, Signer
+
+URL = "http://127.0.0.1:8000/"
+
+
+@pytest.fixture(autouse=True)
+def _nobody_signed_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No credentials of whoever runs the tests, and no asking of the host's own."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+async def signed(signer: Signer) -> dict[str, str]:
+    return await signer.sign("POST", URL, b"{}", {"X-Amz-Target": "DynamoDB_20120810.ListTables"})
+
+
+async def test_a_request_carries_a_signature_of_its_service_and_region() -> None:
+    headers = await signed(
+        Signer(service="dynamodb", region="eu-south-1", access_key="AKID", secret_key="secret")
+    )
+    assert "Credential=AKID/" in headers["Authorization"]
+    assert "/eu-south-1/dynamodb/aws4_request" in headers["Authorization"]
+    assert headers["X-Amz-Target"] == "DynamoDB_20120810.ListTables"
+
+
+async def test_credentials_are_found_where_amazons_own_tools_find_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "FROMENV")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of a role")
+    headers = await signed(Signer(service="dynamodb", region="eu-south-1"))
+    assert "Credential=FROMENV/" in headers["Authorization"]
+    assert headers["X-Amz-Security-Token"] == "of a role"
+
+
+async def test_without_credentials_nothing_is_sent_and_the_remedy_is_named() -> None:
+    with pytest.raises(Refusal, match="AWS_ACCESS_KEY_ID") as refused:
+        await signed(Signer(service="dynamodb", region="eu-south-1"))
+    assert refused.value.name == "NoCredentialsError"
+
+
+async def test_a_profile_that_is_not_there_is_named() -> None:
+    with pytest.raises(Refusal, match="nobody"):
+        await signed(Signer(service="dynamodb", region="eu-south-1", profile="nobody"))
