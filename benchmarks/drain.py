@@ -26,6 +26,7 @@ from staffetta.logs import Listeners, Log
 from staffetta.mail.lifecycle import Status
 
 STAGES = frozenset({"deliver", "restore"})
+DEFERS = '[[rule]]\nat = "dot"\nreply = "450 4.3.2 Not now"\n'
 LOOK_SECONDS = 0.002
 RETRY = sections.Retry(policy="patient")
 """So long a wait that no e-mail is tried twice while it is measured."""
@@ -70,10 +71,11 @@ def once(
     by_company: bool = False,
     logs: bool = False,
     concurrency: int = 600,
-    answering: Sequence[str] = (),
+    script: str | None = None,
     ending_in: str = "SENT",
 ) -> dict[str, Any]:
-    with parts.folder() as folder, parts.sink(*answering) as sink:
+    other_side = parts.sink() if script is None else parts.own_sink(script)
+    with parts.folder() as folder, other_side as sink:
         parts.filled(folder, count, by_company=by_company)
         before = sink.cpu_seconds
         arguments = ["--folder", str(folder), "--port", str(sink.port), "--count", str(count)]
@@ -87,12 +89,14 @@ def once(
 
 def measure(count: int = 20_000, repeats: int = 3) -> None:
     """Interleaved runs, medians."""
-    deferred = {"answering": ("-r", "."), "ending_in": "READY"}
+    # The same server on both sides of this comparison: `smtp-sink` stops pipelining where it is to refuse.
+    deferred = {"script": DEFERS, "ending_in": "READY"}
     cases: dict[str, dict[str, Any]] = {
         "mixed order": {},
         "company by company": {"by_company": True},
         "mixed, logs of every attempt on": {"logs": True},
-        "mixed, every dot answered 450 (one attempt each)": deferred,
+        "mixed, to our own sink": {"script": ""},
+        "mixed, our sink answers every dot 450 (one attempt each)": deferred,
     }
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in cases}
     for _ in range(repeats):

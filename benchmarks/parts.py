@@ -70,6 +70,23 @@ def sink(*options: str) -> Iterator[Sink]:
         process.wait()
 
 
+@contextlib.contextmanager
+def own_sink(script: str) -> Iterator[Sink]:
+    """Our scripted sink in a process of its own: unlike `smtp-sink`, it goes on pipelining while it says no."""
+    with tempfile.NamedTemporaryFile("w", suffix=".toml") as rules:
+        rules.write(script)
+        rules.flush()
+        port = free_port()
+        command = [sys.executable, "-m", "staffetta", "sink", "--port", str(port), "--script", rules.name]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            _until_listening(port)
+            yield Sink(port, process)
+        finally:
+            process.terminate()
+            process.wait()
+
+
 def _until_listening(port: int, seconds: float = 10.0) -> None:
     until = time.monotonic() + seconds
     while True:

@@ -24,6 +24,8 @@ SLOW_MS = 60_000
 GREYLIST_MS = 300_000
 _KNOWN_MAX = 4096
 """Keys kept ready; a hostile server can make many, so they are let go."""
+_SHORT = 256
+"""A text up to this length is judged once and remembered."""
 
 DOUBTFUL = frozenset({"", "timeout", "reset", "eof", "protocol", "unexpected", "stopped"})
 """Events that leave it open whether a message that was handed over was taken."""
@@ -76,7 +78,7 @@ class _Choice:
 class Table:
     """An ordered table of rows, ready to judge. Own rows stand before the packaged ones."""
 
-    __slots__ = ("_delivered", "_greylist_ms", "_known", "_slow_ms", "names", "rows")
+    __slots__ = ("_delivered", "_greylist_ms", "_judged", "_known", "_slow_ms", "names", "rows")
 
     def __init__(self, rows: Iterable[Row], *, slow_ms: int = SLOW_MS, greylist_ms: int = GREYLIST_MS) -> None:
         self.rows = tuple(rows)
@@ -84,6 +86,7 @@ class Table:
         """All names of events and SES errors that a row asks for."""
         self._slow_ms = slow_ms
         self._greylist_ms = greylist_ms
+        self._judged: dict[Reply, Verdict] = {}
         self._known: dict[_Key, _Choice] = {}
         self._delivered: dict[tuple[int, str], Verdict] = {}
 
@@ -113,7 +116,20 @@ class Table:
                 return self._deliver(code, reply.enhanced)
             if not code and reply.name in DOUBTFUL:
                 return _in_doubt(reply.name)
-        key = (reply.stage, code, reply.enhanced, reply.name)
+        judged = self._judged.get(reply)
+        return judged if judged is not None else self._read(reply)
+
+    def _read(self, reply: Reply) -> Verdict:
+        """A relay says the same words to many e-mails: short ones are read once."""
+        verdict = self._weigh(reply)
+        if len(reply.text) <= _SHORT:
+            if len(self._judged) >= _KNOWN_MAX:
+                self._judged.clear()
+            self._judged[reply] = verdict
+        return verdict
+
+    def _weigh(self, reply: Reply) -> Verdict:
+        key = (reply.stage, reply.code, reply.enhanced, reply.name)
         choice = self._known.get(key)
         if choice is None:
             choice = self._prepare(key)

@@ -261,6 +261,7 @@ class LocalQueue:
     async def postpone(self, jobs: Sequence[Job]) -> None:
         now = self._present()
         known = self._known
+        wakes = False
         for job in jobs:
             leased = self._leases.pop(job.id, None) is not None
             if leased:
@@ -270,7 +271,9 @@ class LocalQueue:
                 continue
             if not self._enter(job, now, back=leased):
                 del known[job.id]
-        self._rouse()
+            wakes = wakes or job.due_at <= now or self._delayed[0][2] is job
+        if wakes or self._feeders:
+            self._rouse()
 
     # --- steering and figures ---------------------------------------------------------------------------------
 

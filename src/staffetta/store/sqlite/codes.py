@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from staffetta.mail.lifecycle import Cause, Status
-from staffetta.mail.message import Attempt, Options, RecipientState
+from staffetta.mail.message import Attempt, Decision, Options, RecipientReply, RecipientState, Reply, Value
 
 STATUS: dict[Status, int] = {
     Status.READY: 1,
@@ -39,7 +39,6 @@ NOBODY, DUE, GIVEN_UP, BEING_TOLD = 0, 1, 2, 3
 
 _json = msgspec.json.Encoder()
 _pack = msgspec.msgpack.Encoder()
-_attempt = msgspec.msgpack.Decoder(Attempt)
 _states = msgspec.json.Decoder(tuple[RecipientState, ...])
 _addresses = msgspec.json.Decoder(tuple[str, ...])
 _options = msgspec.json.Decoder(Options)
@@ -64,13 +63,70 @@ def options_text(options: Options) -> str | None:
     return None if options == _NO_OPTIONS else to_json(options)
 
 
+class _Packed(Value, frozen=True, array_like=True):
+    """An attempt as its row keeps it: times as what passed until it was closed, a reply once. Half the bytes."""
+
+    attempt: int
+    part: int
+    token: str
+    transport: str
+    closed_at: int
+    open_ms: int | None
+    committed_ms: int | None
+    counted: bool
+    replies: tuple[tuple[str, Reply | None], ...]
+    """None: the decision's own."""
+    decision: Decision | None
+
+
+_packed = msgspec.msgpack.Decoder(_Packed)
+
+
 def attempt_bytes(attempt: Attempt) -> bytes:
-    return _pack.encode(attempt)
+    closed_at, decision = attempt.closed_at, attempt.decision
+    told = decision.reply if decision is not None else None
+    kept: object = decision
+    if decision is not None and decision == Decision(
+        reply=decision.reply, verdict=decision.verdict, attempt=decision.attempt
+    ):
+        kept = (decision.reply, decision.verdict, "", decision.attempt)  # no policy was asked
+    return _pack.encode(
+        (
+            attempt.attempt,
+            attempt.part,
+            attempt.token,
+            attempt.transport,
+            closed_at,
+            closed_at - attempt.opened_at if attempt.opened_at else None,
+            closed_at - attempt.committed_at if attempt.committed_at else None,
+            attempt.counted,
+            [(one.address, None if one.reply == told else one.reply) for one in attempt.replies],
+            kept,
+        )
+    )
 
 
 def read_attempt(packed: bytes, marked: int | None) -> Attempt:
-    attempt = _attempt.decode(packed)
-    return msgspec.structs.replace(attempt, committed_at=marked) if marked else attempt
+    kept = _packed.decode(packed)
+    told = kept.decision.reply if kept.decision is not None else None
+    committed_at = 0 if kept.committed_ms is None else kept.closed_at - kept.committed_ms
+    replies = []
+    for address, own in kept.replies:
+        reply = own or told
+        assert reply is not None, "only what the decision has too was left out"
+        replies.append(RecipientReply(address=address, reply=reply))
+    return Attempt(
+        attempt=kept.attempt,
+        part=kept.part,
+        token=kept.token,
+        transport=kept.transport,
+        opened_at=0 if kept.open_ms is None else kept.closed_at - kept.open_ms,
+        committed_at=marked or committed_at,
+        closed_at=kept.closed_at,
+        counted=kept.counted,
+        replies=tuple(replies),
+        decision=kept.decision,
+    )
 
 
 def read_states(text: str | None) -> tuple[RecipientState, ...]:

@@ -26,7 +26,14 @@ CHAIN = """
     )
 """
 _ATTEMPTS = CHAIN + "SELECT n, attempt, marked FROM chain WHERE attempt IS NOT NULL ORDER BY n"
-_MINE = CHAIN + "SELECT count(*) FROM chain WHERE token = ? AND status = ? AND cause = ? AND at = ?"
+_MINE = (
+    CHAIN
+    + """
+    SELECT count(*) FROM chain c JOIN journal held ON held.n = c.prev
+    WHERE held.token = ? AND c.status = ? AND c.cause = ? AND c.at = ?
+"""
+)
+"""The row before a move out of a claim is the claim's own, or that of its last part: there the token stands."""
 
 
 def attempts(connection: Db, ref: int) -> Iterator[tuple[int, Attempt]]:
