@@ -13,7 +13,7 @@ import contextvars
 import functools
 import socket
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
@@ -83,8 +83,12 @@ class Http:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         repeat_lost: bool = False,
+        before_body: Callable[[], Awaitable[None]] | None = None,
     ) -> Answer:
         """One request, one answer.
+
+        `before_body` is awaited once there is a connection, before a byte of the request leaves; what it raises
+        goes up to the caller, and nothing was sent. Only from then on the time runs: connecting has its own.
 
         `repeat_lost`: a request that met an idle connection just as the other side closed it is sent once more
         on a new one. Only where the other side can tell a repeat, for now and then it was read after all.
@@ -93,6 +97,8 @@ class Http:
         target = parse(url)
         if self._proxy is not None and self._guarded:
             await self._check(target)
+        if before_body is not None:
+            return await self._gated(method, target, body or b"", headers, before_body)
         try:
             return await self._once(method, target, body, headers)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
@@ -103,20 +109,43 @@ class Http:
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise _no_answer(error, target) from error
 
+    async def _gated(
+        self,
+        method: str,
+        target: URL,
+        body: bytes,
+        headers: Mapping[str, str] | None,
+        before_body: Callable[[], Awaitable[None]],
+    ) -> Answer:
+        """The library writes nothing before the body's first piece: the gate stands before that one."""
+        gate = _Gate(before_body, body, seconds=self._timeout.total)
+        length = {"Content-Length": str(len(body)), **(headers or {})}
+        try:
+            async with gate.limit:
+                return await self._once(
+                    method, target, gate.pieces(), length, timeout=_without_total(self._timeout)
+                )
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            if gate.broken is not None:
+                raise gate.broken from None
+            raise _no_answer(error, target) from error
+
     async def _once(
         self,
         method: str,
         target: URL,
-        body: bytes | None,
+        body: bytes | AsyncIterator[bytes] | None,
         headers: Mapping[str, str] | None,
+        timeout: aiohttp.ClientTimeout | None = None,  # noqa: ASYNC109  # the library's own value, not a wait here
     ) -> Answer:
         session = self._session or self._open()
         if failpoints.armed:
             failpoints.reach("http.before-write")
         _NEW_CONNECTION.set(False)
         async with session.request(
-            method, target, data=body, headers=headers, allow_redirects=False, proxy=self._proxy
-        ) as response:
+            method, target, data=body, headers=headers, allow_redirects=False, proxy=self._proxy,
+            timeout=timeout or self._timeout,
+        ) as response:  # fmt: skip
             _NEW_CONNECTION.set(True)  # an answer has begun: whatever is lost now was read over there
             if failpoints.armed:
                 failpoints.reach("http.read")
@@ -167,6 +196,35 @@ class Http:
         if session is not None:
             await session.close()
         await self._names.close()
+
+
+class _Gate:
+    """Stands before a request's body: opened by the caller, and the time for the answer runs from there."""
+
+    def __init__(
+        self, before_body: Callable[[], Awaitable[None]], body: bytes, *, seconds: float | None
+    ) -> None:
+        self.limit = asyncio.timeout(None)
+        self.broken: Exception | None = None
+        """What kept it shut."""
+        self._before_body = before_body
+        self._body = body
+        self._seconds = seconds
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        try:
+            await self._before_body()
+        except Exception as error:
+            self.broken = error
+            raise
+        if self._seconds is not None:
+            self.limit.reschedule(asyncio.get_running_loop().time() + self._seconds)
+        yield self._body
+
+
+def _without_total(timeout: aiohttp.ClientTimeout) -> aiohttp.ClientTimeout:
+    """Waiting for a free connection and for the gate is not waiting for the other side."""
+    return aiohttp.ClientTimeout(total=None, sock_connect=timeout.sock_connect)
 
 
 # ----------------------------------------------------------------------------------------- URLs and addresses

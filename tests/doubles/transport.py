@@ -22,6 +22,7 @@ class Call:
     recipients: tuple[str, ...]
     message: bytes
     before_dot: Callable[[], Awaitable[None]]
+    tags: tuple[str, ...] = ()
 
     async def arrive(self, recipients: Sequence[str] | None = None) -> None:
         """The dot: from here on the other side has it."""
@@ -134,6 +135,7 @@ class ScriptedTransport:
         message: bytes | memoryview,
         *,
         before_dot: Callable[[], Awaitable[None]],
+        tags: Sequence[str] = (),
     ) -> Delivery:
         self.calls += 1
         self.at_once += 1
@@ -141,7 +143,7 @@ class ScriptedTransport:
         answer = self.script.popleft() if self.script else self.always
         try:
             await asyncio.sleep(0)
-            return await answer(Call(self, sender, tuple(recipients), bytes(message), before_dot))
+            return await answer(Call(self, sender, tuple(recipients), bytes(message), before_dot, tuple(tags)))
         finally:
             self.at_once -= 1
 

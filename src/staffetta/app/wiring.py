@@ -152,7 +152,35 @@ def _transport(name: str, address: str, config: Config) -> Transport:
             raise SettingsError([FieldProblem("transport.url", str(error))]) from error
         made.name = name
         return made
-    raise SettingsError([FieldProblem("transport.url", f"{scheme}:// is not part of this release")])
+    assert scheme == "ses", "the settings know no other scheme"
+    return _ses(name, address, config)
+
+
+def _ses(name: str, address: str, config: Config) -> Transport:
+    try:
+        from staffetta.transport.ses import SesTransport
+    except ModuleNotFoundError as error:
+        library = (error.name or "").partition(".")[0]
+        if library != "botocore":
+            raise
+        remedy = f"ses:// needs {library}, which is not installed: pip install 'staffetta[ses]'"
+        raise SettingsError([FieldProblem("transport.url", remedy)]) from error
+    told = config.transport
+    try:
+        made = SesTransport.from_url(
+            address,
+            connections_max=told.connections,
+            messages_per_second=told.messages_per_second,
+            idle_seconds=min(told.idle_ms / 1_000, _SES_IDLE_SECONDS),
+        )
+    except ValueError as error:
+        raise SettingsError([FieldProblem("transport.url", str(error))]) from error
+    made.name = name
+    return made
+
+
+_SES_IDLE_SECONDS = 15.0
+"""SES closes an unused connection after some 20 s; a request that meets the close would be in doubt."""
 
 
 def chains_of(config: Config) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:

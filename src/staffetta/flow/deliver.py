@@ -336,7 +336,9 @@ async def _hand_over(
 ) -> Delivery:
     """Hand the message to one transport. What breaks there becomes a reply: the e-mail's life goes on."""
     try:
-        return await route.transport.send(claim.sender, claim.recipients, message, before_dot=rider.before_dot)
+        return await route.transport.send(
+            claim.sender, claim.recipients, message, before_dot=rider.before_dot, tags=claim.options.tags
+        )
     except (LockNotAcquired, StoreError):
         raise
     except TooLate as error:

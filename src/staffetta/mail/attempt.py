@@ -66,16 +66,16 @@ def words(reply: Reply) -> str:
     text = reply.text
     if reply.enhanced and not text.startswith(reply.enhanced):
         text = f"{reply.enhanced} {text}"
+    if reply.name:
+        text = f"{reply.name}: {text}"
     if reply.code:
         text = f"{reply.code} {text}"
-    elif reply.name:
-        text = f"{reply.name}: {text}"
     return _without_controls(text)
 
 
 def code_of(reply: Reply) -> str:
     """The short code by which dead letters are counted: SMTP code, SES name or event."""
-    return str(reply.code) if reply.code else (reply.name or "unknown")
+    return reply.name or (str(reply.code) if reply.code else "unknown")
 
 
 _CONTROLS = dict.fromkeys((*range(32), *range(127, 160), *range(0xD800, 0xE000)), " ")

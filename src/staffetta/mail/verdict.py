@@ -192,7 +192,7 @@ class Table:
             action=action,
             reach=row.reach or _REACHES.get(stage, "message"),
             rule=row.rule,
-            code=str(code) if code else name,
+            code=said_code(code, name),
             enhanced=enhanced,
             min_delay_ms=least if action in ("RETRY", "RETRY_SLOW") else 0,
             max_attempts=row.attempts if action in ("RETRY", "RETRY_SLOW", "SPLIT") else 0,
@@ -237,6 +237,11 @@ def bare_name(name: str) -> str:
     return name.partition(":")[0].rpartition(".")[2].rpartition("#")[2].lower()
 
 
+def said_code(code: int, name: str) -> str:
+    """The code by which a reply is told and counted: an error's name says more than the HTTP status beside it."""
+    return name or (str(code) if code else "")
+
+
 def _in_doubt(name: str) -> Verdict:
     return Verdict(
         category="TIMEOUT", action="RETRY", reach="message", rule="in-doubt", code=name, in_doubt=True
@@ -250,7 +255,7 @@ def _unknown(code: int, enhanced: str, name: str) -> Verdict:
         action="FAIL",
         reach="message",
         rule="unknown",
-        code=str(code) if code else name,
+        code=said_code(code, name),
         enhanced=enhanced,
     )
 

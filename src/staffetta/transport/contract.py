@@ -27,8 +27,11 @@ class Transport(Protocol):
         message: bytes | memoryview,
         *,
         before_dot: Callable[[], Awaitable[None]],
+        tags: Sequence[str] = (),
     ) -> Delivery:
         """Try once to hand the message over; one reply for each recipient, in order.
+
+        `tags`: the e-mail's own, for a provider that counts by them; where there is no place for them they go.
 
         `before_dot` is awaited once, after every recipient has its RCPT reply and at least one was accepted,
         just before the final dot is written (SES: before the request). What it raises goes up to the caller,

@@ -34,8 +34,9 @@ class SinkTransport:
         message: bytes | memoryview,
         *,
         before_dot: Callable[[], Awaitable[None]],
+        tags: Sequence[str] = (),
     ) -> Delivery:
-        del sender
+        del sender, tags
         await before_dot()
         self.messages += 1
         self.recipients += len(recipients)

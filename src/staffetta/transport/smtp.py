@@ -154,6 +154,7 @@ class SmtpTransport:
         message: bytes | memoryview,
         *,
         before_dot: Callable[[], Awaitable[None]],
+        tags: Sequence[str] = (),  # noqa: ARG002  # SMTP has no place for them
     ) -> Delivery:
         pool, loop = self._pool, self._loop
         if pool is None or loop is None or not recipients:

@@ -18,14 +18,18 @@ _LOOK_BYTES = 65_536
 
 def stuffed(message: bytes | memoryview) -> bytes:
     """The bytes to write before the final dot. Costs two looks where they are clean already."""
-    data = message if isinstance(message, bytes) else bytes(message)
-    if not _only_crlf(data):
-        data = _ANY_LINE_END.sub(b"\r\n", data)
+    data = with_line_ends(message)
     if b"\r\n." in data:
         data = data.replace(b"\r\n.", b"\r\n..")
     if data[:1] == b".":
         data = b"." + data
     return data if data[-2:] == b"\r\n" or not data else data + b"\r\n"
+
+
+def with_line_ends(message: bytes | memoryview) -> bytes:
+    """Every line end as CRLF, whichever it was."""
+    data = message if isinstance(message, bytes) else bytes(message)
+    return data if _only_crlf(data) else _ANY_LINE_END.sub(b"\r\n", data)
 
 
 def _only_crlf(data: bytes) -> bool:
