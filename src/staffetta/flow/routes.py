@@ -141,9 +141,9 @@ class Routes:
 
     def learn(self, route: Route, delivery: Delivery, verdicts: Sequence[Verdict]) -> None:
         """What the replies of one e-mail tell about the transport."""
-        if route.breaker is breaker.CLOSED and route.limit is None:
-            if verdicts[0].action == "DELIVERED" or not any(map(breaker.counts_against, verdicts)):
-                return
+        well = route.breaker is breaker.CLOSED and route.limit is None
+        if well and (verdicts[0].action == "DELIVERED" or not any(map(breaker.counts_against, verdicts))):
+            return
         # Trouble that reaches the transport comes first: it is there whatever else was said.
         answer, verdict = max(
             zip(delivery.replies, verdicts, strict=True), key=lambda pair: breaker.counts_against(pair[1])
