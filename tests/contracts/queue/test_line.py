@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from contracts.queues import NOW, job
@@ -23,7 +23,12 @@ steps_strategy = st.lists(
 )
 
 
+_DROPPED = [("put", 1, 0), ("put", 1, 1), ("put", 1, 0), ("drop last", 0, 0), ("last", 0, 0)]
+"""Once the run's last one was gone, a late one could stand behind the new last one."""
+
+
 @given(steps=steps_strategy, by_age=st.booleans())
+@example(steps=_DROPPED, by_age=False)
 def test_a_line_is_a_sorted_list(steps: list[tuple[str, int, int]], *, by_age: bool) -> None:
     """Equals stand as they came; one that came back unsent stands before its equals. `last` may settle the latter."""
     line = Line(by_age=by_age)

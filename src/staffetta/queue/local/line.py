@@ -96,7 +96,7 @@ class Line:
 
     def drop_last(self) -> Job:
         """Take the last one away; the line is not empty."""
-        self._straighten()
+        self._settle()
         return self._run.pop()
 
     def remove(self, job: Job) -> bool:
@@ -109,17 +109,28 @@ class Line:
                 return True
         for place, other in enumerate(self._run):
             if other is job:
+                if place == len(self._run) - 1:
+                    self._settle()
+                    self._run.remove(job)
+                    return True
                 del self._run[place]
                 return True
         return False
 
     def _straighten(self) -> None:
         """Make one run of everything, where the last one may be among the late."""
-        if self._late and (self._beyond or not self._run):
+        if self._beyond or not self._run:
+            self._settle()
+        self._beyond = False
+
+    def _settle(self) -> None:
+        """Make one run of everything. Whoever takes the run's last one away must: those that came late are
+        smaller than that one, and nothing says that they are smaller than the one before it."""
+        if self._late:
             ranked = [*((*self._rank(job), 0, job) for job in self._run), *self._late]
             self._run = deque(one[3] for one in sorted(ranked, key=_order))
             self._late.clear()
-        self._beyond = False
+            self._beyond = False
 
     def _rank(self, job: Job) -> tuple[int, Millis]:
         return (0 if self._by_age else job.priority, job.due_at)
