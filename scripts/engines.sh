@@ -9,6 +9,7 @@ need() { # need PACKAGE COMMAND
 }
 
 need postfix smtp-sink
+need curl curl
 need strace strace
 need redis-server redis-server
 need mariadb-server-core mariadbd
