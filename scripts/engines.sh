@@ -9,6 +9,7 @@ need() { # need PACKAGE COMMAND
 }
 
 need postfix smtp-sink
+need "sasl2-bin libsasl2-modules" saslpasswd2
 need curl curl
 need strace strace
 need redis-server redis-server

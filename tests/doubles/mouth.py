@@ -18,6 +18,7 @@ from staffetta.transport.smtp_settings import Timeouts
 
 SENDER = "sender@shop.example"
 RECIPIENT = "reader@home.example"
+DATE = "Thu, 19 Nov 2026 08:00:00 +0000"
 PATIENT = Timeouts().each(20.0)
 """Nobody runs into these, however busy the machine is; a test that wants a timeout says which."""
 
@@ -33,7 +34,7 @@ def hurried(stage: str, seconds: float = 0.1) -> Timeouts:
 def message(number: int = 1, *, text: str = "Good news.") -> bytes:
     return (
         f"From: {SENDER}\r\nTo: {RECIPIENT}\r\nSubject: number {number}\r\n"
-        f"Message-ID: <{number}@shop.example>\r\n\r\n{text}\r\n"
+        f"Date: {DATE}\r\nMessage-ID: <{number}@shop.example>\r\n\r\n{text}\r\n"
     ).encode()
 
 
