@@ -213,7 +213,7 @@ def test_with_a_password_tls_is_required_unless_it_stays_on_this_machine(
     url: str,
     port: int,
     tls: str,
-    implicit: bool,  # noqa: FBT001  # a column of the table
+    implicit: bool,  # a column of the table
 ) -> None:
     told = SmtpTransport.from_url(url).settings
     assert (told.port, told.tls, told.implicit_tls) == (port, tls, implicit)

@@ -9,6 +9,10 @@ Rules that hold for every call:
 * Times are arguments (`now`, milliseconds since 1970). A store that has a clock of its own (`has_clock`) uses it for
   heartbeats, due times and what is dead, and ignores the argument there.
 * A move is a compare-and-set on the status expected before; out of an in-work status on the claim's token too.
+* The answer to a COMMIT may be lost. `claim`, `commit`, `next_part` and `apply` under a claim may therefore be asked
+  again with the same arguments: finding that it was done under one's own token means success, and changes nothing.
+* A value that no database could keep (a text that is not Unicode, a number beyond 64 bits) is `Unstorable`; its row
+  fails alone, among the calls gathered with it and in the list it came in.
 * A driver's errors are translated where the driver is called: `StoreUnavailable` when trying again later may work,
   `StoreUnusable` when someone must mend something first. `__cause__` keeps the driver's own.
 * Cancelling the caller ends its wait at once; what was already handed to the database may still take effect.
@@ -109,7 +113,8 @@ class Store(Protocol):
         A known id of the same company with the same fingerprint answers `fresh=False` and the present status;
         with another, a `Conflict` stands in its place in the list, and the others are kept.
         `keep` is made durable in the same transaction: where its company and key are known already, nothing of
-        this call is kept and a `Conflict` stands in every place.
+        this call is kept and a `Conflict` stands in every place. With `keep` the e-mails of a call stand and fall
+        together where one of them is `Unstorable`, for the answer tells of them all.
         """
 
     async def recall(self, company_id: str, key: str, *, newer_than: Millis) -> KeptAnswer | None:
@@ -123,6 +128,7 @@ class Store(Protocol):
         Only when READY and `due_at` <= now. None when it is not (finished, not due, or in another worker's hands).
         Of N concurrent claims exactly one wins. The claim carries the message, the recipients still to try, and
         a late reply where the journal has one. `alone` is kept: nothing else was in flight in this worker.
+        Asked again with the token that holds it, the same claim is given again, until its attempt is committed.
         """
 
     async def commit(self, claim: Claim, *, transport: str, now: Millis) -> None:
@@ -149,7 +155,8 @@ class Store(Protocol):
         stands in its history row only.
         :raises LockNotAcquired: the status (or token, or version) is not the expected one. Nothing changed, no
             history was written; but the replies of `move.attempt`, when it has any, are kept with that attempt
-            (found by id, attempt, part and token), so that restore or the next claim will read them.
+            (found by id, attempt, part and token), so that restore or the next claim will read them. Replies that
+            the attempt has already are not replaced.
         """
 
     # --- the other stages: lists, for these are taken in batches ----------------------------------------------------

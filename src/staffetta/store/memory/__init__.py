@@ -20,8 +20,10 @@ class MemoryStore(Moves, Upkeep, Listings):
     owned = True
     keeps_version = True
 
-    def __init__(self, state: State | None = None) -> None:
+    def __init__(self, state: State | None = None, *, owner: bool = True) -> None:
         self.state = State() if state is None else state
+        self.owner = owner
+        """False: another process beside the owner, who hears of what this one makes due."""
 
     async def open(self) -> None:
         """Nothing to connect to."""

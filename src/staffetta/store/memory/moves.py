@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from staffetta.errors import Conflict, LockNotAcquired
+from staffetta.errors import Conflict, LockNotAcquired, Unstorable
 from staffetta.mail import journal
 from staffetta.mail.lifecycle import IN_WORK, Cause, Status
 from staffetta.mail.message import (
@@ -24,8 +24,17 @@ from staffetta.mail.message import (
 from staffetta.store.memory.rows import Row, State
 
 
+def _check_storable(value: object) -> None:
+    """Refuse what no database could keep, so that nobody relies on it."""
+    try:
+        msgspec.json.encode(value)
+    except (UnicodeEncodeError, OverflowError) as error:
+        raise Unstorable(f"a value cannot be kept ({error})") from error
+
+
 class Moves:
     state: State
+    owner: bool
 
     # --- hand-in -----------------------------------------------------
 
@@ -36,6 +45,10 @@ class Moves:
             kept = self.state.answers.get((keep.company_id, keep.key))
             if kept is not None and kept.at > keep.at - journal.KEPT_ANSWER_MS:
                 return [Conflict("this idempotency key was answered before") for _ in emails]
+            try:
+                _check_storable([keep, emails])
+            except Unstorable as error:
+                return [error for _ in emails]
             self.state.answers[keep.company_id, keep.key] = keep
         return [self._add(new) for new in emails]
 
@@ -47,11 +60,13 @@ class Moves:
             return Added(id=known.id, status=known.status, fresh=False, ref=known.number)
         try:
             journal.check_new(new)
+            _check_storable(new)
         except ValueError as error:
             return error
         self.state.numbers += 1
         row = self.state.rows[new.id] = Row.of(new, self.state.numbers)
         self.state.place(row, now=new.created_at)
+        self._tell_owner(row, at=new.created_at)
         return Added(id=row.id, status=row.status, fresh=True, ref=row.number)
 
     async def recall(self, company_id: str, key: str, *, newer_than: Millis) -> KeptAnswer | None:
@@ -106,6 +121,7 @@ class Moves:
 
     async def apply(self, move: Transition) -> None:
         journal.check_move(move)
+        _check_storable(move)
         row = self.state.rows.get(move.id)
         if row is None or not self._expected(row, move):
             if row is not None and self._was_mine(row, move):
@@ -122,7 +138,11 @@ class Moves:
         row.enter(move.target, move.cause, at=move.at, reason=move.reason, token=move.token or "")
         self._bury(row, move)
         self.state.place(row, now=move.at)
-        if move.cause is Cause.RETRIED and row.due_at <= move.at:
+        self._tell_owner(row, at=move.at, always=move.cause is Cause.RETRIED)
+
+    def _tell_owner(self, row: Row, *, at: Millis, always: bool = False) -> None:
+        """What is due and the owner's queue cannot know of yet."""
+        if (always or not self.owner) and row.status is Status.READY and row.due_at <= at:
             self.state.tidings.append(row.id)
 
     def _expected(self, row: Row, move: Transition) -> bool:
@@ -179,6 +199,8 @@ class Moves:
             row.company_id = made.company_id or row.company_id
         if move.cause in (Cause.RETRIED, Cause.RESOLVED):
             row.callback_exhausted = False
+        if move.cause is Cause.ACKNOWLEDGED:
+            row.callback_due = False
         if journal.enters_end(move):
             row.sequence += 1
             row.reached_at = move.at

@@ -189,11 +189,11 @@ def _old(connection: Db, mark: str, before: Millis, limit: int, *, erased: int |
     reached = 0
     for n, at, *facts in connection.execute(_WALK, (mark, limit * ROWS_A_PLACE)).fetchall():
         ref, status, callback, updated_at, is_erased, is_dead = facts
-        if at > before or len(found) >= limit:
+        if len(found) >= limit or (ref is not None and at > before):
             break
         reached = n
         if ref is None or not _ended(status):
-            continue
+            continue  # its e-mail moved on: a later row tells of it, whatever the clock said at this one
         if not _may_go(status, callback, is_dead) or updated_at > before:
             passed.append(ref)
         elif erased is None or is_erased == erased:

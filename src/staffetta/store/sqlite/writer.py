@@ -21,7 +21,7 @@ from staffetta.errors import StaffettaError, StoreUnavailable
 from staffetta.store.sqlite import faults
 from staffetta.store.sqlite.connection import connect
 from staffetta.store.sqlite.group import Group
-from staffetta.store.sqlite.orders import Asked, Order, Work
+from staffetta.store.sqlite.orders import Add, Asked, Order, Work
 from staffetta.store.sqlite.ownership import Ownership
 from staffetta.store.sqlite.rows import Db
 
@@ -150,7 +150,12 @@ class Writer:
             self._ownership.go_in()
 
     def _alone(self, group: Group, order: Order) -> Any:
-        """One order for itself: a bad row takes nobody with it."""
+        """One order for itself: a bad row takes nobody with it, not even those of its own call.
+
+        Where an answer is kept for a key, it tells of all of them: then they stand and fall together.
+        """
+        if isinstance(order, Add) and len(order.emails) > 1 and order.keep is None:
+            return [self._alone(group, Add([new], None))[0] for new in order.emails]
         group.connection.execute("SAVEPOINT alone")
         try:
             (result,) = group.run([order])
@@ -158,6 +163,8 @@ class Writer:
             group.forget()
             group.connection.execute("ROLLBACK TO alone")
             result = self._told(error)
+            if isinstance(order, Add):
+                result = [result for _ in order.emails]
         group.connection.execute("RELEASE alone")
         return result
 
