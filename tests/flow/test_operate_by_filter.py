@@ -67,7 +67,7 @@ async def test_a_dry_run_names_the_same_and_changes_nothing(bench: Bench) -> Non
 
 
 @pytest.mark.parametrize(("limit", "more"), [(1, True), (3, True), (4, True), (5, False), (6, False)])
-async def test_the_limit_holds_and_says_whether_there_was_more(bench: Bench, limit: int, more: bool) -> None:  # a table's column
+async def test_the_limit_holds_and_says_whether_there_was_more(bench: Bench, limit: int, more: bool) -> None:
     for _ in range(5):
         await bench.stock.failed()
     done = await bench.operator.retry_emails(Filter(), limit=limit)
