@@ -136,9 +136,9 @@ class Program:
         for line in stream:
             self._lines.put(line.decode())
 
-    def line(self, fits: Callable[[str], bool]) -> str:
+    def line(self, fits: Callable[[str], bool], *, patience_seconds: float = PATIENCE_SECONDS) -> str:
         """The next line that fits."""
-        ends = time.monotonic() + PATIENCE_SECONDS
+        ends = time.monotonic() + patience_seconds
         while True:
             try:
                 line = self._lines.get(timeout=max(0.01, ends - time.monotonic()))

@@ -19,7 +19,8 @@ from staffetta.demo.show import Progress, demonstrate
 
 PLAIN_EVERY_SECONDS = 2.0
 HAPPENINGS_SHOWN = 7
-WIDTH = 84
+WIDTH_MAX = 112
+"""Wider lines are harder to read than cut ones."""
 
 
 @click.command("demo")
@@ -33,7 +34,7 @@ def demo_command(context: click.Context, /, keep: bool) -> None:
     try:
         if screen.is_terminal:
             with Live(console=screen, auto_refresh=False, transient=True) as live:
-                picture = _Picture(total)
+                picture = _Picture(total, width=min(screen.width, WIDTH_MAX))
 
                 def stay_live(url: str, found: summary.Outcome) -> None:
                     live.stop()
@@ -105,8 +106,9 @@ class _Plain:
 class _Picture:
     """The live view: companies, relay, and what happened last."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, *, width: int) -> None:
         self._total = total
+        self._width = width
         self._last: deque[tuple[float, str]] = deque(maxlen=HAPPENINGS_SHOWN)
 
     def __call__(self, now: Progress) -> RenderableType:
@@ -114,17 +116,18 @@ class _Picture:
         ended = sum(one.sent + one.failed for one in now.companies.values())
         share = Text(f"{ended:,} of {self._total:,} ended", style="bold")
         title = f"[bold]Staffetta[/]  {now.seconds:.1f} s"
+        bar = Table.grid(padding=(0, 2))
+        bar.add_row(ProgressBar(total=self._total, completed=ended, width=max(10, self._width - 30)), share)
         body = Group(
-            ProgressBar(total=self._total, completed=ended, width=WIDTH - 4),
-            share,
+            bar,
             Text(),
-            _companies(now),
+            _companies(now, self._width - 4),
             Text(),
             _relay(now),
             Text(),
             *self._happenings(),
         )
-        return Panel(body, title=title, title_align="left", width=WIDTH, border_style="cyan")
+        return Panel(body, title=title, title_align="left", width=self._width, border_style="cyan")
 
     def _happenings(self) -> list[Text]:
         told = [
@@ -134,8 +137,8 @@ class _Picture:
         return told + [Text()] * (HAPPENINGS_SHOWN - len(told))
 
 
-def _companies(now: Progress) -> Table:
-    rows = Table(box=None, pad_edge=False, header_style="bold", width=WIDTH - 4)
+def _companies(now: Progress, width: int) -> Table:
+    rows = Table(box=None, pad_edge=False, header_style="bold", width=width)
     rows.add_column("company", ratio=1)
     rows.add_column("", width=24)
     for name in ("handed in", "sent", "dead", "last waited"):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Sequence
 
 from staffetta.demo.plan import COMPANIES
 from staffetta.mail.attempt import words
@@ -30,7 +31,8 @@ class Heard:
     def __init__(self) -> None:
         self.companies = {company_id: Standing() for company_id in COMPANIES}
         self._notes: list[str] = []
-        self._kinds: Counter[str] = Counter()
+        self._kinds: defaultdict[str, list[float]] = defaultdict(list)
+        """What was said and what follows → the waits, in seconds, of each time."""
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, AcceptedEmail):
@@ -49,8 +51,7 @@ class Heard:
 
     def news(self) -> tuple[str, ...]:
         """What happened since this was asked last."""
-        kinds = [f"{count} × {text}" if count > 1 else text for text, count in self._kinds.items()]
-        found = (*self._notes, *kinds)
+        found = (*self._notes, *(_told(kind, waits) for kind, waits in self._kinds.items()))
         self._notes.clear()
         self._kinds.clear()
         return found
@@ -64,9 +65,19 @@ class Heard:
         said = words(event.decision.reply) if event.decision else event.reason
         if event.target is Status.FAILED:
             standing.failed += 1
-            self._kinds[f"{said} → dead letter"] += 1
+            self._kinds[f"{said} → dead letter"].append(0.0)
             return
         standing.deferred += 1
         decision = event.decision
-        wait = f"again in {decision.delay_ms / 1000:.1f} s" if decision and decision.next_at else "held"
-        self._kinds[f"{said} → {'tried ' if wait != 'held' else ''}{wait}"] += 1
+        if decision is not None and decision.next_at:
+            self._kinds[f"{said} → tried again"].append(decision.delay_ms / 1000)
+        else:
+            self._kinds[f"{said} → held"].append(0.0)
+
+
+def _told(kind: str, waits: Sequence[float]) -> str:
+    """One kind of happening in words: how often, and after which waits it goes on."""
+    often = f"{len(waits)} × " if len(waits) > 1 else ""
+    least, most = f"{min(waits):.1f}", f"{max(waits):.1f}"
+    wait = "" if most == "0.0" else f" in {least} s" if least == most else f" in {least} to {most} s"
+    return f"{often}{kind}{wait}"

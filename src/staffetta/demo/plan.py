@@ -17,7 +17,7 @@ PER_SECOND = 120.0
 
 FLOOD = "flood-inc"
 COMPANIES = ("acme", "bistro", "clinic", "daily-news", FLOOD)
-FLOOD_COUNT = 1_200
+FLOOD_COUNT = 1_000
 QUIET_COUNT = 30
 
 

@@ -28,18 +28,20 @@ class Outcome(Value, frozen=True, kw_only=True):
     by_status: dict[str, int]
     attempts: int
     lost: int
-    """Recorded as sent, and the server never took it; or not ended at all."""
+    """Handed in and gone; or recorded as sent, and the server never took it."""
     doubled: int
     dead_letters: tuple[DeadLetter, ...]
     waits_ms: dict[str, tuple[int, int]]
     """Company → median and longest time from hand-in to SENT."""
+    unfinished: int
+    """Neither sent nor given up when the time was over: on a machine that is too busy for it."""
     callbacks: int
     forged: int
     seconds: float
 
     @property
     def good(self) -> bool:
-        return not self.lost and not self.doubled and not self.forged
+        return not (self.lost or self.doubled or self.forged or self.unfinished)
 
 
 def read_log(path: Path) -> Counter[str]:
@@ -61,14 +63,14 @@ def outcome(
 ) -> Outcome:
     """Count. Every address of the demonstration is used once a company, so addresses tell e-mails apart."""
     waits: defaultdict[str, list[int]] = defaultdict(list)
-    lost = handed_in - len(emails)
+    lost, unfinished = handed_in - len(emails), 0
     for email in emails:
         address = email.recipients[0].address
         if email.status in WELL:
             waits[email.company_id].append(email.reached_at - email.created_at)
             lost += taken[address] == 0
         elif email.status not in ENDED and email.status is not Status.CALLING_FAILED_CALLBACK:
-            lost += 1
+            unfinished += 1
     return Outcome(
         handed_in=handed_in,
         by_status={str(status): count for status, count in Counter(one.status for one in emails).items()},
@@ -77,6 +79,7 @@ def outcome(
         doubled=sum(count - 1 for count in taken.values() if count > 1),
         dead_letters=tuple(letters),
         waits_ms={company: (sorted(ms)[len(ms) // 2], max(ms)) for company, ms in sorted(waits.items())},
+        unfinished=unfinished,
         callbacks=len(heard),
         forged=forged,
         seconds=seconds,
@@ -99,4 +102,6 @@ def lines(found: Outcome) -> Iterator[str]:
     for (code, reason), count in reasons.most_common():
         yield f"           {count} × {code}: {reason}"
     yield f"  {found.callbacks:>7,}  outcomes called back, {found.forged} without a true signature"
+    if found.unfinished:
+        yield f"  {found.unfinished:>7,}  still on their way: this machine was too busy to end in time"
     yield ""
