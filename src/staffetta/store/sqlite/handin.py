@@ -37,12 +37,6 @@ _KNOWN = """
     CROSS JOIN contents t ON t.ref = m.ref
     LEFT JOIN claims c ON c.ref = m.ref
 """
-_INDEX_RECIPIENTS = """
-    INSERT OR IGNORE INTO recipients
-    SELECT w.value, m.created_at, m.ref
-    FROM mail m CROSS JOIN contents t ON t.ref = m.ref CROSS JOIN json_each(t.recipients) w
-    WHERE m.ref = ?
-"""
 _FORGET_RECIPIENTS = """
     DELETE FROM recipients WHERE (address, created_at, ref) IN (
         SELECT w.value, m.created_at, m.ref
@@ -150,12 +144,13 @@ def forget_recipients(connection: Db, ref: int) -> None:
     connection.execute(_FORGET_RECIPIENTS, (ref,))
 
 
-def keep_composed(group: Group, ref: int, made: Intaken) -> None:
-    """What intake made of the payload goes to the content."""
-    forget_recipients(group.connection, ref)
-    group.connection.execute(
-        "UPDATE contents SET sender = ?, recipients = ?, options = ?, message = ?, eml_file_path = ? WHERE ref = ?",
-        (made.sender, codes.to_json(made.recipients), codes.options_text(made.options), made.message,
-         made.eml_file_path, ref),
-    )  # fmt: skip
-    group.connection.execute(_INDEX_RECIPIENTS, (ref,))
+def composed_row(ref: int, made: Intaken) -> tuple[Any, ...]:
+    """What intake made of the payload, as `compose` takes it."""
+    return (
+        ref,
+        made.sender,
+        codes.to_json(made.recipients),
+        codes.options_text(made.options),
+        made.message,
+        made.eml_file_path,
+    )

@@ -136,7 +136,8 @@ def _callback(move: Transition) -> int | None:
 
 def follow_up(group: Group, moving: Mapping[int, Move], lost: set[int], results: list[Any]) -> None:
     """What goes with the moves that were made, and what is kept of those that were not."""
-    buried = []
+    buried: list[tuple[Any, ...]] = []
+    composed: list[tuple[Any, ...]] = []
     for place, order in moving.items():
         move, ref = order.move, order.ref
         if place in lost:
@@ -161,7 +162,9 @@ def follow_up(group: Group, moving: Mapping[int, Move], lost: set[int], results:
         if move.believed is not None:
             latecomers.believe(group, ref, move.believed)
         if move.intaken is not None:
-            handin.keep_composed(group, ref, move.intaken)
+            composed.append(handin.composed_row(ref, move.intaken))
+    if composed:
+        group.batches["compose"].run(group.connection, composed, most=handin.ROWS_AT_ONCE)
     if buried:
         group.batches["bury"].run(group.connection, buried)
 

@@ -27,8 +27,9 @@ _ACCEPTED = """
 """
 _PAYLOAD = """
     SELECT m.id, m.ref, o.name, m.created_at, t.payload, t.payload_file_path
-    FROM mail m CROSS JOIN companies o ON o.company = m.company CROSS JOIN contents t ON t.ref = m.ref
-    WHERE m.ref = ?
+    FROM json_each(?) w CROSS JOIN mail m ON m.ref = w.value
+    CROSS JOIN companies o ON o.company = m.company CROSS JOIN contents t ON t.ref = m.ref
+    ORDER BY w.key
 """
 _TO_REPORT = """
     SELECT m.ref, m.id, m.status FROM mail m WHERE m.callback = 1 AND m.status IN (2, 12)
@@ -36,10 +37,10 @@ _TO_REPORT = """
 """
 _REPORT = """
     SELECT m.id, m.ref, o.name, j.reason, m.reached_at, m.sequence, m.settled, t.options, b.batch, m.updated_at
-    FROM mail m CROSS JOIN companies o ON o.company = m.company CROSS JOIN contents t ON t.ref = m.ref
+    FROM json_each(?) w CROSS JOIN mail m ON m.ref = w.value CROSS JOIN companies o ON o.company = m.company CROSS JOIN contents t ON t.ref = m.ref
     LEFT JOIN journal j ON j.n = m.told
     LEFT JOIN batches b ON b.ref = m.ref AND b.sequence = m.sequence
-    WHERE m.ref = ?
+    ORDER BY w.key
 """
 
 
@@ -52,8 +53,8 @@ def claim_intake(group: Group, tokens: Sequence[str], now: Millis) -> list[Intak
     pairs = list(zip(found, tokens, strict=False))
     _take(group, [(0, ref, id, codes.INTAKING, CLAIMED, token, now, 0) for (ref, id), token in pairs])
     taken = []
-    for (ref, _), token in pairs:
-        id, _, company_id, created_at, payload, path = group.connection.execute(_PAYLOAD, (ref,)).fetchone()
+    rows = group.connection.execute(_PAYLOAD, (codes.to_json([ref for (ref, _), _ in pairs]),)).fetchall()
+    for (_, token), (id, ref, company_id, created_at, payload, path) in zip(pairs, rows, strict=True):
         taken.append(
             IntakeClaim(id=id, ref=ref, token=token, company_id=company_id, created_at=created_at, payload=payload,
                         payload_file_path=path)
@@ -66,9 +67,9 @@ def claim_reports(group: Group, tokens: Sequence[str], now: Millis) -> list[Repo
     pairs = list(zip(found, tokens, strict=False))
     calling = {codes.SENT: Status.CALLING_SENT_CALLBACK, codes.FAILED: Status.CALLING_FAILED_CALLBACK}
     taken = []
-    for (ref, _, status), token in pairs:
-        row = group.connection.execute(_REPORT, (ref,)).fetchone()
-        id, _, company_id, reason, reached_at, sequence, settled, options, batch, updated_at = row
+    rows = group.connection.execute(_REPORT, (codes.to_json([ref for (ref, _, _), _ in pairs]),)).fetchall()
+    for ((_, _, status), token), row in zip(pairs, rows, strict=True):
+        id, ref, company_id, reason, reached_at, sequence, settled, options, batch, updated_at = row
         taken.append(
             ReportClaim(
                 id=id, ref=ref, token=token, company_id=company_id, status=calling[status], reason=reason or "",

@@ -23,6 +23,7 @@ _VIEWS = {
         "ref id company status version priority created_at updated_at due_at expires_at n moves"
         " sender recipients options fingerprint eml_file_path payload_file_path message payload"
     ),
+    "compose": "ref sender recipients options message eml_file_path",
     "bury": "ref failed_attempts reason code failed_at enqueued_at moved_at ttl_ms",
     "tally": "code n",
 }
@@ -140,6 +141,19 @@ _ARRIVE = """
     INSERT INTO agenda SELECT NEW.due_at, NEW.ref WHERE NEW.status = 1 AND NEW.due_at > NEW.created_at;
 """
 
+# What intake made of a payload goes to the content; its recipients to their index.
+_COMPOSE = """
+    DELETE FROM recipients WHERE (address, created_at, ref) IN (
+        SELECT w.value, m.created_at, m.ref
+        FROM mail m CROSS JOIN contents t ON t.ref = m.ref CROSS JOIN json_each(t.recipients) w WHERE m.ref = NEW.ref
+    );
+    UPDATE contents SET sender = NEW.sender, recipients = NEW.recipients, options = NEW.options,
+        message = NEW.message, eml_file_path = NEW.eml_file_path
+    WHERE ref = NEW.ref;
+    INSERT OR IGNORE INTO recipients
+    SELECT w.value, m.created_at, m.ref FROM mail m CROSS JOIN json_each(NEW.recipients) w WHERE m.ref = NEW.ref;
+"""
+
 _BURY = """
     INSERT OR REPLACE INTO dead_letters
         (ref, company, failed_attempts, reason, code, failed_at, enqueued_at, moved_at, ttl_ms)
@@ -159,6 +173,7 @@ _TRIGGERS = (
     ("leave", f"AND NOT {_HELD} AND NEW.target <> 1", _MOVE),
     ("leave", f"AND NOT {_HELD} AND NEW.target = 1", _MOVE + _AGAIN),
     ("arrive", "", _ARRIVE),
+    ("compose", "", _COMPOSE),
     ("bury", "", _BURY),
     ("tally", "", _TALLY),
 )
