@@ -37,7 +37,8 @@ _TO_REPORT = """
 """
 _REPORT = """
     SELECT m.id, m.ref, o.name, j.reason, m.reached_at, m.sequence, m.settled, t.options, b.batch, m.updated_at
-    FROM json_each(?) w CROSS JOIN mail m ON m.ref = w.value CROSS JOIN companies o ON o.company = m.company CROSS JOIN contents t ON t.ref = m.ref
+    FROM json_each(?) w CROSS JOIN mail m ON m.ref = w.value
+    CROSS JOIN companies o ON o.company = m.company CROSS JOIN contents t ON t.ref = m.ref
     LEFT JOIN journal j ON j.n = m.told
     LEFT JOIN batches b ON b.ref = m.ref AND b.sequence = m.sequence
     ORDER BY w.key
