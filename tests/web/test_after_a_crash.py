@@ -96,7 +96,8 @@ async def test_a_batch_repeated_after_a_crash_doubles_none(tmp_path: Path) -> No
 
     async with api(shell) as (url, running, session):
         asking = asyncio.create_task(asked(url, session))
-        await posted(session, url, PAYLOAD, "beside it")
+        status, beside = await posted(session, url, PAYLOAD, "beside it")
+        assert status == 202, beside
         await asyncio.to_thread(running.stop, signal.SIGKILL)
         await asyncio.wait((asking,))
     async with api(shell) as (url, running, session):

@@ -16,7 +16,7 @@ from staffetta.web.fields import COMPANY, DRY_RUN, EMAIL_FILTER, MANY, PAGE, PAG
 from staffetta.web.parts import Answered
 
 KEY_HEADER = b"idempotency-key"
-_KEY = re.compile(rb"[!-~]{1,255}")
+_KEY = re.compile(rb"[!-~](?:[ -~]{0,253}[!-~])?")
 
 
 def _key(asked: Asked) -> str | None:
@@ -24,7 +24,7 @@ def _key(asked: Asked) -> str | None:
     if key is None:
         return None
     if not _KEY.fullmatch(key):
-        problem = "1 to 255 visible ASCII characters, once"
+        problem = "1 to 255 printable ASCII characters, no blank at either end, once"
         raise problems.wrong_query([FieldProblem("Idempotency-Key", problem)])
     return key.decode("ascii")
 

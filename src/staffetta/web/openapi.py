@@ -22,7 +22,7 @@ _KEY: Schema = {
     "name": "Idempotency-Key",
     "in": "header",
     "description": "Kept for 24 hours per company: the same key and body give the first answer again.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]([ -~]*[!-~])?$"},
 }
 _KEY_TOLD = (
     "`Authorization: Bearer sk_…`. Until the first key is made, only this machine is answered, without one."
