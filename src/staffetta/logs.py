@@ -125,7 +125,8 @@ def _moved(event: events.Moved) -> Line:
         "reason": mask(event.reason),
     }
     if event.target is Status.FAILED:
-        return "error", "Job failed permanently", told
+        asked_for = event.cause is Cause.CANCELLED
+        return "info" if asked_for else "error", "Job failed permanently", told
     if event.target is Status.INVALID:
         return "warning", "Payload is invalid", told
     return "info", f"Job is {event.target.value}", told

@@ -63,6 +63,8 @@ def _settings_named(page: Path) -> Iterator[str]:
 
 @each_page
 def test_every_setting_named_exists(page: Path) -> None:
+    if page.name == "ARCHITECTURE.md":
+        return  # what is dotted there are modules
     assert set(_settings_named(page)) <= SETTINGS
 
 

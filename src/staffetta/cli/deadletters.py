@@ -13,6 +13,7 @@ from staffetta.app.tools import tools_for
 from staffetta.cli.terminal import (
     age,
     build_filter,
+    each,
     filter_options,
     json_option,
     print_json,
@@ -47,6 +48,8 @@ def list_letters(
             page = await tools.store.dead_letters(meant, limit=limit, cursor=cursor)
         if as_json:
             print_json([shapes.dead_letter(one) for one in page.items])
+            if page.cursor:
+                click.echo(f"More: --cursor {page.cursor}", err=True)
             return
         table(
             ("id", "company", "code", "attempts", "since", "reason"),
@@ -152,19 +155,16 @@ def retry(
     async def again() -> dict[str, Any]:
         async with tools_for(found) as tools:
             if ids:
-                changed = []
-                for id in ids:
-                    if dry_run:
-                        await tools.operator.find_dead_letter(id)
-                    else:
-                        await tools.operator.retry_dead_letter(id)
-                    changed.append(id)
-                return {"changed": changed, "skipped": [], "more": False, "dry_run": dry_run}
-            done = await tools.operator.retry_dead_letters(meant, limit=limit, dry_run=dry_run)
-            shape: dict[str, Any] = msgspec.to_builtins(done)
+                done = await each(ids, lambda id: tools.operator.retry_dead_letter(id, dry_run=dry_run))
+                return {**done, "dry_run": dry_run}
+            shape: dict[str, Any] = msgspec.to_builtins(
+                await tools.operator.retry_dead_letters(meant, limit=limit, dry_run=dry_run)
+            )
             return shape
 
-    print_done(run(again()), "would be sent again" if dry_run else "on their way again", as_json=as_json)
+    done = run(again())
+    print_done(done, "would be sent again" if dry_run else "on their way again", as_json=as_json)
+    context.exit(1 if ids and done["skipped"] else 0)
 
 
 def print_done(done: dict[str, Any], words: str, *, as_json: bool) -> None:
@@ -181,6 +181,15 @@ def print_done(done: dict[str, Any], words: str, *, as_json: bool) -> None:
         click.echo("there are more: run it again, or raise --limit", err=True)
 
 
+def print_each(context: click.Context, /, done: dict[str, Any]) -> None:
+    """The ids for which it was done; those for which not, with the reason, and then exit code 1."""
+    for id in done["changed"]:
+        click.echo(id)
+    for one in done["skipped"]:
+        click.echo(f"{one['id']}: {one['why']}", err=True)
+    context.exit(1 if done["skipped"] else 0)
+
+
 @dlq_command.command("resolve")
 @click.argument("ids", nargs=-1, required=True)
 @click.option("--delivered", is_flag=True, help="You know that it was delivered: it becomes SENT.")
@@ -193,13 +202,11 @@ def resolve(context: click.Context, /, ids: tuple[str, ...], delivered: bool) ->
         )
     found = settings(context)
 
-    async def close() -> None:
+    async def close() -> dict[str, Any]:
         async with tools_for(found) as tools:
-            for id in ids:
-                await tools.operator.resolve_dead_letter(id)
-                click.echo(id)
+            return await each(ids, tools.operator.resolve_dead_letter)
 
-    run(close())
+    print_each(context, run(close()))
 
 
 @dlq_command.command("discard")
@@ -209,13 +216,11 @@ def discard(context: click.Context, /, ids: tuple[str, ...]) -> None:
     """Remove dead letters; the e-mails' own records stay."""
     found = settings(context)
 
-    async def remove() -> None:
+    async def remove() -> dict[str, Any]:
         async with tools_for(found) as tools:
-            for id in ids:
-                await tools.operator.discard(id)
-                click.echo(id)
+            return await each(ids, tools.operator.discard)
 
-    run(remove())
+    print_each(context, run(remove()))
 
 
 @dlq_command.command("purge")

@@ -25,7 +25,7 @@ from staffetta.app.tools import Tools, tools_for
 from staffetta.cli.terminal import print_json, run, settings
 from staffetta.config import Config
 from staffetta.errors import FieldProblem, PayloadError, StaffettaError
-from staffetta.mail import eml
+from staffetta.mail import eml, strict_json
 
 LINES_AT_ONCE = 500
 PLAIN_PROGRESS_EVERY = 5_000
@@ -104,9 +104,10 @@ def _from_file(path: Path) -> dict[str, Any]:
     if path.suffix.lower() == ".eml":
         return eml.payload_of(raw)
     try:
-        payload = json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise PayloadError([FieldProblem(str(path), f"is no JSON: {error}")]) from error
+        payload = strict_json.loads(raw)
+    except PayloadError as error:
+        named = [(str(path) if field == strict_json.WHOLE else field, why) for field, why in error.problems]
+        raise PayloadError([FieldProblem(field, why) for field, why in named]) from error
     if not isinstance(payload, dict):
         raise PayloadError([FieldProblem(str(path), "must hold one JSON object; several: --jsonl, one a line")])
     return payload

@@ -9,8 +9,8 @@ import click
 import msgspec
 
 from staffetta.app.tools import Tools, tools_for
-from staffetta.cli.deadletters import print_done
-from staffetta.cli.terminal import build_filter, filter_options, json_option, run, settings
+from staffetta.cli.deadletters import print_done, print_each
+from staffetta.cli.terminal import build_filter, each, filter_options, json_option, run, settings
 
 
 @click.command("retry")
@@ -30,16 +30,17 @@ def retry_command(
 
     async def again() -> dict[str, Any]:
         async with tools_for(found) as tools:
-            if ids and not dry_run:
-                for id in ids:
-                    await tools.operator.retry(id)
             if ids:
-                return {"changed": list(ids), "skipped": [], "more": False, "dry_run": dry_run}
-            done = await tools.operator.retry_emails(meant, limit=limit, dry_run=dry_run)
-            shape: dict[str, Any] = msgspec.to_builtins(done)
+                done = await each(ids, lambda id: tools.operator.retry(id, dry_run=dry_run))
+                return {**done, "dry_run": dry_run}
+            shape: dict[str, Any] = msgspec.to_builtins(
+                await tools.operator.retry_emails(meant, limit=limit, dry_run=dry_run)
+            )
             return shape
 
-    print_done(run(again()), "would be sent again" if dry_run else "on their way again", as_json=as_json)
+    done = run(again())
+    print_done(done, "would be sent again" if dry_run else "on their way again", as_json=as_json)
+    context.exit(1 if ids and done["skipped"] else 0)
 
 
 def _each(
@@ -47,13 +48,11 @@ def _each(
 ) -> None:
     found = settings(context)
 
-    async def all_of_them() -> None:
+    async def all_of_them() -> dict[str, Any]:
         async with tools_for(found) as tools:
-            for id in ids:
-                await act(tools, id)
-                click.echo(id)
+            return await each(ids, lambda id: act(tools, id))
 
-    run(all_of_them())
+    print_each(context, run(all_of_them()))
 
 
 @click.command("cancel")

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ from rich.table import Table
 
 from staffetta import config
 from staffetta.config import Config
-from staffetta.errors import FieldProblem, SettingsError
+from staffetta.errors import FieldProblem, LockNotAcquired, MoveNotAllowed, NotFound, SettingsError
 from staffetta.mail.lifecycle import Status
 from staffetta.mail.message import Millis
 from staffetta.mail.operators import Filter
@@ -99,7 +99,7 @@ def age(text: str) -> int:
     from staffetta.config.kinds import Wrong, duration
 
     try:
-        return int(duration("age", most_ms=100 * 365 * 86_400_000).read(text))
+        return int(duration("age", least_ms=0, most_ms=100 * 365 * 86_400_000).read(text))
     except Wrong as wrong:
         raise click.BadParameter(str(wrong)) from None
 
@@ -156,6 +156,19 @@ def build_filter(
         since=parse_time(since, now=now) if since else None,
         until=parse_time(until, now=now) if until else None,
     )
+
+
+async def each(ids: Iterable[str], act: Callable[[str], Awaitable[object]]) -> dict[str, Any]:
+    """Do it to each; one that cannot be done is named and stops no other. The store's own failure ends it."""
+    changed, skipped = [], []
+    for id in ids:
+        try:
+            await act(id)
+        except (NotFound, MoveNotAllowed, LockNotAcquired) as error:
+            skipped.append({"id": id, "why": str(error)})
+        else:
+            changed.append(id)
+    return {"changed": changed, "skipped": skipped, "more": False}
 
 
 def wants_transport(found: Config) -> None:

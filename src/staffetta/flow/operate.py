@@ -117,8 +117,8 @@ class Operator:
 
     # --- one e-mail ---------------------------------------------------------------------------------------
 
-    async def retry(self, id: str, company_id: str | None = None) -> Transition:
-        """A failed e-mail goes back on its way.
+    async def retry(self, id: str, company_id: str | None = None, *, dry_run: bool = False) -> Transition:
+        """A failed e-mail goes back on its way. `dry_run`: only found out whether it could.
 
         :raises MoveNotAllowed: its status does not allow it, or there is nothing left that could be sent.
         :raises LockNotAcquired: it moved meanwhile.
@@ -128,7 +128,7 @@ class Operator:
         why = await self._nothing_to_send(email)
         if why:
             raise MoveNotAllowed(f"e-mail {id} cannot be retried: {why}")
-        return await self._apply(email, move)
+        return move if dry_run else await self._apply(email, move)
 
     async def cancel(self, id: str, company_id: str | None = None) -> Transition:
         """Not sent yet, accepted by nobody: FAILED as CANCELLED, without a dead letter.
@@ -183,10 +183,12 @@ class Operator:
 
     # --- dead letters -------------------------------------------------------------------------------------
 
-    async def retry_dead_letter(self, id: str, company_id: str | None = None) -> Transition:
+    async def retry_dead_letter(
+        self, id: str, company_id: str | None = None, *, dry_run: bool = False
+    ) -> Transition:
         """As `retry`, for an e-mail that has a dead letter. :raises NotFound: it has none."""
         await self.find_dead_letter(id, company_id)
-        return await self.retry(id, company_id)
+        return await self.retry(id, company_id, dry_run=dry_run)
 
     async def resolve_dead_letter(self, id: str, company_id: str | None = None) -> Transition:
         """As `resolve`, for an e-mail that has a dead letter. :raises NotFound: it has none."""

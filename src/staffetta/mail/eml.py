@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+import mimetypes
+from collections.abc import Iterator
 from email import policy
 from email.message import EmailMessage
 from email.parser import BytesParser
 from typing import Any
 
 from staffetta.errors import FieldProblem, PayloadError
+from staffetta.mail.attached import OCTETS
 
 _OURS = frozenset(
     {"from", "to", "cc", "bcc", "subject", "date", "message-id", "reply-to", "mime-version", "received"}
@@ -40,11 +43,13 @@ def _fields(message: EmailMessage) -> dict[str, Any]:
         addresses = [str(one) for header in message.get_all(name, []) for one in header.addresses]
         if addresses:
             payload[field] = addresses
+    bodies = []
     for kind, field in (("plain", "body_text"), ("html", "body_html")):
         part = message.get_body(preferencelist=(kind,))
         if part is not None:
             payload[field] = part.get_content()
-    attachments = [_attachment(part) for part in message.iter_attachments()]
+            bodies.append(part)
+    attachments = [_attachment(part) for part in _leaves(message) if all(part is not body for body in bodies)]
     if attachments:
         payload["attachments"] = attachments
     own = {
@@ -57,10 +62,28 @@ def _fields(message: EmailMessage) -> dict[str, Any]:
     return payload
 
 
+def _leaves(part: Any) -> Iterator[Any]:
+    """Everything that is not a container. A message inside the message is one thing, and stays whole."""
+    if part.get_content_maintype() == "multipart":
+        for inner in part.iter_parts():
+            yield from _leaves(inner)
+    else:
+        yield part
+
+
 def _attachment(part: Any) -> dict[str, str]:
-    content = part.get_payload(decode=True)
-    return {
-        "name": part.get_filename() or "attachment",
-        "type": part.get_content_type(),
-        "content": base64.b64encode(content if content is not None else part.as_bytes()).decode(),
-    }
+    """Whatever is no body: pictures that the HTML shows and further forms of the text come along as files, too."""
+    if part.get_content_maintype() == "message":
+        inner = part.get_payload()
+        content = b"".join(one.as_bytes() for one in inner) if isinstance(inner, list) else str(inner).encode()
+        return _file(part.get_filename() or "message.eml", OCTETS, content)
+    guessed = mimetypes.guess_extension(part.get_content_type()) or ""
+    return _file(
+        part.get_filename() or f"attachment{guessed}",
+        part.get_content_type(),
+        part.get_payload(decode=True) or b"",
+    )
+
+
+def _file(name: str, type: str, content: bytes) -> dict[str, str]:
+    return {"name": name, "type": type, "content": base64.b64encode(content).decode()}

@@ -84,12 +84,17 @@ def check_schema(connection: apsw.Connection, path: Path) -> None:
     """:raises StoreUnusable: `migrate` is needed, or a later release has been here."""
     newest = migrations()[-1][0]
     found = schema_of(connection, path)
+    _refuse_later(found, path)
+    if found < newest:
+        raise StoreUnusable(f"{path} has schema {found}, this release needs {newest}; run `staffetta migrate`")
+
+
+def _refuse_later(found: int, path: Path) -> None:
+    newest = migrations()[-1][0]
     if found > newest:
         raise StoreUnusable(
             f"{path} was written by a later release (schema {found}, this one knows {newest}); use that release"
         )
-    if found < newest:
-        raise StoreUnusable(f"{path} has schema {found}, this release needs {newest}; run `staffetta migrate`")
 
 
 def migrate(connection: apsw.Connection, path: Path) -> list[str]:
@@ -99,6 +104,7 @@ def migrate(connection: apsw.Connection, path: Path) -> list[str]:
         connection.execute("BEGIN IMMEDIATE")
         try:
             found = schema_of(connection, path)
+            _refuse_later(found, path)
             for number, name, text in migrations():
                 if number > found:
                     connection.execute(text)
