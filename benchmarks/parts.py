@@ -113,6 +113,22 @@ def cpu_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
+def children() -> list[int]:
+    """Process ids of this process's children."""
+    told = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
+    return [int(pid) for pid in told.split()]
+
+
+def writes(pid: int, folder: Path) -> bool:
+    """Whether a process has a file of this folder open for writing."""
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        told = Path(f"/proc/{pid}/fdinfo/{link.name}").read_text(encoding="ascii")
+        flags = int(told.split("flags:")[1].split()[0], 8)
+        if link.readlink().is_relative_to(folder) and flags & (os.O_WRONLY | os.O_RDWR):
+            return True
+    return False
+
+
 def bytes_written() -> int:
     """What this process has had written to the disk so far."""
     for line in Path("/proc/self/io").read_text(encoding="ascii").splitlines():

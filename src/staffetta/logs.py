@@ -28,6 +28,8 @@ SEED_NAMES = {"warning": "warn"}
 BODY_MAX = 2_048
 FLUSH_SECONDS = 0.05
 FLUSH_BYTES = 65_536
+PIPE_BYTES = 4_096
+"""Several processes may write so much into one pipe at a time without mixing their lines (PIPE_BUF)."""
 
 _ADDRESS = re.compile(
     r"""((?:"(?:[^"\\]|\\.){0,64}"|[^\s<>@,;:"'()\[\]]+))@(\[[^\]\s]{1,80}\]|[^\s<>@,;:"'()\[\]]+)"""
@@ -232,8 +234,9 @@ class Log:
         levels: Mapping[str, str] | None = None,
         form: Literal["auto", "json", "text"] = "auto",
         stream: BinaryIO | None = None,
+        write_bytes: int = FLUSH_BYTES,
     ) -> None:
-        """`levels`: sections with a level of their own."""
+        """`levels`: sections with a level of their own. `write_bytes`: written in one piece at most."""
         self._least = RANKS[level]
         self._levels = {section: RANKS[own] for section, own in (levels or {}).items()}
         self._least_sent = self._levels.get("deliver", self._least)
@@ -243,6 +246,7 @@ class Log:
         self._encoder = msgspec.json.Encoder()
         self._lines: list[bytes] = []
         self._bytes = 0
+        self._write_bytes = write_bytes
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -294,9 +298,11 @@ class Log:
         self._add(line, at_once=level == "error")
 
     def _add(self, line: bytes, *, at_once: bool = False) -> None:
+        if self._bytes + len(line) >= self._write_bytes:
+            self.flush()
         self._lines.append(line)
-        self._bytes += len(line)
-        if self._bytes > FLUSH_BYTES or at_once:
+        self._bytes += len(line) + 1
+        if at_once:
             self.flush()
         elif self._timer is None:
             try:

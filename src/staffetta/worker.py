@@ -161,6 +161,7 @@ class Worker:
         if self._restores and means.store.owned:
             # One process owns this store: every claim found now belongs to a worker that died.
             await means.presence.insist(lambda: self._restore_from(None))
+            await means.presence.insist(self._forget_the_dead)
         if self._keeps_queue:
             # Before anything is taken: what is suspect comes after all others, so all others must be known.
             await means.presence.insist(self._fill)
@@ -237,6 +238,7 @@ class Worker:
         await _cancel(beating)
         with contextlib.suppress(StoreError):
             await self.orphans.look()
+            await self._publish()  # whoever lays figures together reads the last ones before they go
             await means.store.forget_worker(self.id)
 
     # --- sending ----------------------------------------------------------------------------------------------
@@ -411,6 +413,13 @@ class Worker:
             emit=means.emit, live=self._live, dead_after_ms=dead_after_ms,
             timeout_ms=self._pace.restore_timeout_ms, workers=workers,
         )  # fmt: skip
+
+    async def _forget_the_dead(self) -> None:
+        """What they held is taken back; their records would stay for ever."""
+        means = self._means
+        for worker in await means.store.workers():
+            if worker.id != self.id and not self._lives(worker.id):
+                await means.store.forget_worker(worker.id)
 
     async def _look_at_orphans(self) -> None:
         await self.orphans.look()

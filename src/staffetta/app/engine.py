@@ -7,7 +7,8 @@ import contextlib
 import dataclasses
 import itertools
 import time
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
+from typing import Protocol
 
 from staffetta.app import wiring
 from staffetta.attachments import Folder
@@ -41,6 +42,16 @@ RETIRE_MS = 60_000
 DAY_MS = 86_400_000
 
 
+class Helpers(Protocol):
+    """Other processes that send for this one."""
+
+    def changed(self) -> None: ...
+
+    def hurry(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Engine:
     """What one process works with."""
@@ -59,6 +70,27 @@ class Engine:
     worker: Worker
     gathering: Gathering
     """What all processes on this store have counted."""
+    helpers: Helpers | None = None
+    """Processes that send for this one."""
+
+    def changed(self) -> None:
+        """An operator changed something by way of this process: all who work for it look now."""
+        self.worker.changed()
+        if self.helpers is not None:
+            self.helpers.changed()
+
+    def hurry(self) -> None:
+        """The grace of the stop is over now."""
+        self.worker.hurry()
+        if self.helpers is not None:
+            self.helpers.hurry()
+
+    async def stop(self) -> None:
+        """No new claims from here on; until what is in flight has ended or was given back, everywhere."""
+        self.worker.stop()
+        if self.helpers is not None:
+            await self.helpers.stop()
+        await self.worker.ended.wait()
 
 
 def pace_for(config: Config) -> Pace:
@@ -104,10 +136,13 @@ async def engine(
     listeners: Listeners | None = None,
     store: Store | None = None,
     queue: Queue | None = None,
+    keeps_queue: bool | None = None,
+    lives: Callable[[str], bool] = lambda _: False,
 ) -> AsyncIterator[Engine]:
     """Everything that one process runs, from its store to its worker; an orderly stop at the end.
 
-    `store` and `queue` are given where another process owns them.
+    `store` and `queue` are given where they are shared with other processes; `keeps_queue` and `lives` say who
+    of them feeds the queue, and which other workers are known to live.
     """
     if "deliver" in stages and not config.transport.url:
         remedy = (
@@ -127,8 +162,9 @@ async def engine(
             await transport.open()
             stack.push_async_callback(transport.close)
         made = _assembled(
-            config, store=store, queue=queue, transports=transports, emit=listeners, stages=stages, stack=stack
-        )
+            config, store=store, queue=queue, transports=transports, emit=listeners, stages=stages, stack=stack,
+            keeps_queue=keeps_queue, lives=lives,
+        )  # fmt: skip
         stack.push_async_callback(made.routes.close)
         running = asyncio.create_task(made.worker.run(), name="worker")
         stack.push_async_callback(_stopped, made.worker, running)
@@ -159,6 +195,8 @@ def _assembled(
     emit: Listeners,
     stages: Collection[str],
     stack: contextlib.AsyncExitStack,
+    keeps_queue: bool | None,
+    lives: Callable[[str], bool],
 ) -> Engine:
     rulebook = wiring.rulebook_for(config)
     table = wiring.table_for(config)
@@ -206,6 +244,8 @@ def _assembled(
         pace=pace_for(config),
         sends="deliver" in stages,
         restores="restore" in stages,
+        keeps_queue=keeps_queue,
+        lives=lives,
         stages=_stages(config, means, spool, stages, stack),
         counted=lambda: {"tally": counting.tally, "process": wiring.process_figures()},
     )

@@ -12,9 +12,9 @@ from staffetta import config as settings
 from staffetta.app import wiring
 from staffetta.app.engine import Engine, engine
 from staffetta.config import Config
-from staffetta.errors import FieldProblem, QueueError, SettingsError
+from staffetta.errors import FieldProblem, QueueError, SettingsError, StoreError
 from staffetta.flow import figures
-from staffetta.logs import Listeners, Log
+from staffetta.logs import FLUSH_BYTES, PIPE_BYTES, Listeners, Log
 from staffetta.mail.message import Value
 from staffetta.web.api import Api
 from staffetta.web.metrics import Metrics
@@ -41,11 +41,12 @@ async def run(
 ) -> None:
     """Work until SIGTERM or SIGINT. A second signal ends the grace."""
     listeners = Listeners()
-    log = Log(level=config.log.level, levels=config.log.levels, form=config.log.format)
+    write_bytes = PIPE_BYTES if config.worker.processes > 1 else FLUSH_BYTES
+    log = Log(level=config.log.level, levels=config.log.levels, form=config.log.format, write_bytes=write_bytes)
     listeners.add(log, attempts=log.hears_attempts)
     ended = asyncio.Event()
     try:
-        async with engine(config, stages=stages, listeners=listeners) as running:
+        async with working(config, stages=stages, listeners=listeners) as running:
             with _signals(ended, running):
                 async with contextlib.AsyncExitStack() as stack:
                     url = (await stack.enter_async_context(answering(running))).url if api else None
@@ -53,10 +54,20 @@ async def run(
                     if on_ready is not None:
                         on_ready(Ready(url=url))
                     await ended.wait()
-                running.worker.stop()
-                await running.worker.ended.wait()
+                await running.stop()
     finally:
         log.flush()
+
+
+def working(
+    config: Config, *, stages: Collection[str], listeners: Listeners
+) -> contextlib.AbstractAsyncContextManager[Engine]:
+    """All in this process, or the sending in several others."""
+    if config.worker.processes > 1 and "deliver" in stages:
+        from staffetta.app.processes import keeping
+
+        return keeping(config, stages=stages, listeners=listeners)
+    return engine(config, stages=stages, listeners=listeners)
 
 
 @contextlib.contextmanager
@@ -65,7 +76,7 @@ def _signals(ended: asyncio.Event, running: Engine) -> Iterator[None]:
 
     def signalled() -> None:
         if ended.is_set():
-            running.worker.hurry()
+            running.hurry()
         ended.set()
 
     for number in SIGNALS:
@@ -125,9 +136,19 @@ def parts_of(running: Engine) -> Parts:
         health=health,
         tenants=tenants,
         metrics=metrics.text,
-        changed=running.worker.changed,
+        changed=running.changed,
         body_bytes_max=running.config.api.batch_bytes,
     )
+
+
+async def _routes(running: Engine) -> list[dict[str, object]]:
+    """Each transport's health; where other processes send, as they last told it."""
+    if running.helpers is None:
+        return list(running.routes.figures())
+    try:
+        return (await running.gathering.look()).breakers()
+    except StoreError:
+        return []
 
 
 async def health_of(running: Engine) -> list[PartHealth]:
@@ -146,7 +167,7 @@ async def health_of(running: Engine) -> list[PartHealth]:
         parts.append(PartHealth(name="queue", state="ok"))
     except QueueError as error:
         parts.append(PartHealth(name="queue", state="down", detail=str(error)))
-    for route in running.routes.figures():
+    for route in await _routes(running):
         state, reason = str(route["state"]), str(route["reason"])
         parts.append(
             PartHealth(

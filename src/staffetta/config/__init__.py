@@ -30,6 +30,7 @@ SHORT_VARIABLES = {
 }
 NOT_SETTINGS = (
     "STAFFETTA_URL", "STAFFETTA_KEY", "STAFFETTA_CONFIG", "STAFFETTA_SEED", "STAFFETTA_SEEDS", "STAFFETTA_FAILPOINT",
+    "STAFFETTA_FAILPOINT_SENDING",
 )  # fmt: skip
 """Variables that the command line, the clients and the tests read for themselves."""
 

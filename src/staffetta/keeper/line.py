@@ -7,6 +7,7 @@ one write, so that under load many calls and answers share a system call, withou
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import struct
 from collections.abc import Callable
@@ -22,6 +23,7 @@ HELLO, STOP, HURRY, CHANGED = 3, 4, 5, 6
 """From the keeper: who it is; end in order; the grace is over; an operator changed something."""
 BEGUN = 7
 """From an engine: it sends."""
+READ_BYTES = 1 << 18
 NOBODY = 0
 """The number of what nobody waits for."""
 
@@ -81,6 +83,13 @@ class Line(asyncio.Protocol):
             self._transport.write(gathered)
             if failpoints.armed:
                 failpoints.reach("keeper.after-write")
+
+    def drain(self, end: socket.socket) -> None:
+        """Hear what lies unread in a line that is lost."""
+        end.setblocking(False)
+        with contextlib.suppress(OSError):
+            while data := end.recv(READ_BYTES):
+                self.data_received(data)
 
     def close(self) -> None:
         """What was said still leaves; nothing more is heard."""

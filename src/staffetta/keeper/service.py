@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from staffetta.keeper import line as wire
@@ -18,7 +18,7 @@ from staffetta.store.contract import Store
 class Service:
     """One engine's calls, made on the real store and queue.
 
-    `hear`: what it says that is no call. `monotonic`: by which it is judged when the engine last showed life.
+    `hear`: what it says that is no call. `leaving`: done before a worker is forgotten, who told his figures.
     """
 
     def __init__(
@@ -26,18 +26,19 @@ class Service:
         store: Store,
         queue: Queue,
         *,
-        monotonic: Callable[[], float],
         hear: Callable[[int], None] = lambda _: None,
+        leaving: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         self._owners: dict[str, Any] = {"store": store, "queue": queue}
-        self._monotonic = monotonic
         self._hear_word = hear
+        self._leaving = leaving
         self._line: Line | None = None
         self._store_tasks: set[asyncio.Task[None]] = set()
         self._queue_tasks: set[asyncio.Task[None]] = set()
         self.workers: set[str] = set()
         """Those that have shown a heartbeat here and were not forgotten in order."""
-        self.beaten_at = monotonic()
+        self.beats = 0
+        """Heartbeats heard so far. Who does not see it grow for too long knows that the engine hangs."""
         self.lost = asyncio.Event()
 
     async def connect(self, end: socket.socket, hello: Hello) -> None:
@@ -52,9 +53,13 @@ class Service:
         if self._line is not None:
             self._line.close()
 
-    async def finished(self) -> None:
-        """The line is lost, and whatever came over it has taken effect or never will."""
+    async def finished(self, end: socket.socket) -> None:
+        """The engine is gone: whatever it had said over this end has taken effect when this returns.
+
+        An answer that could not be written any more may have closed the line before all of it was heard."""
         await self.lost.wait()
+        if self._line is not None:
+            self._line.drain(end)
         for task in self._queue_tasks:
             task.cancel()
         await asyncio.gather(*self._store_tasks, *self._queue_tasks, return_exceptions=True)
@@ -66,7 +71,7 @@ class Service:
             return
         arguments = call.read_arguments(body)
         if call.name == "heartbeat":
-            self.beaten_at = self._monotonic()
+            self.beats += 1
             self.workers.add(arguments.worker.id)
         task = asyncio.create_task(self._answer(call, number, arguments))
         tasks = self._store_tasks if call.owner == "store" else self._queue_tasks
@@ -77,6 +82,8 @@ class Service:
         line = self._line
         assert line is not None, "what is heard came over it"
         try:
+            if call.name == "forget_worker" and self._leaving is not None:
+                await self._leaving()
             told = await call.make(self._owners[call.owner], arguments)
             if call.name == "forget_worker":
                 self.workers.discard(arguments.worker_id)
