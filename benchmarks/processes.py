@@ -12,7 +12,6 @@ from typing import Any
 
 from benchmarks import drain, parts
 
-
 SHOWN = ("rate", "cpu_us", "helping_us", "written")
 
 
