@@ -229,7 +229,8 @@ class Store(Protocol):
     ) -> list[InWork]:
         """E-mails in an in-work status whose worker is named in `workers`, is silent for `dead_after_ms`, or that
         have not moved for `timeout_ms`. With `dead_after_ms` None every claim is taken for a dead worker's
-        (an owned store at start). CALLING-… e-mails without a worker go by age alone."""
+        (an owned store at start). CALLING-… e-mails without a worker go by age alone. The claims come without
+        their messages: whoever decides here does not send."""
 
     async def expired(self, *, now: Millis, limit: int) -> list[Email]:
         """ACCEPTED or READY e-mails whose `expires_at` <= now, at most `limit`.
@@ -239,7 +240,7 @@ class Store(Protocol):
         """
 
     async def held(self, id: str) -> InWork | None:
-        """The claim on this e-mail, whoever has it; None when it is in no in-work status."""
+        """The claim on this e-mail, whoever has it, without its message; None when it is in no in-work status."""
 
     async def retire(
         self, *, now: Millis, content_ms: int, record_ms: int | None, dead_letter_max: int, limit: int

@@ -91,7 +91,7 @@ class Moves:
 
     def _take(self, row: Row, status: Status, cause: Cause, token: str, now: Millis) -> None:
         row.enter(status, cause, at=now, token=token)
-        row.token = token
+        row.token, row.alone = token, False
         self.state.place(row, now=now)
 
     async def commit(self, claim: Claim, *, transport: str, now: Millis) -> None:

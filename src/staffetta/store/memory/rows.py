@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 import heapq
 
+import msgspec
+
 from staffetta.mail import journal, rescue
 from staffetta.mail.lifecycle import IN_WORK, Cause, Status
 from staffetta.mail.message import (
@@ -115,8 +117,9 @@ class Row:
         )  # fmt: skip
 
     def in_work(self) -> InWork:
+        bare = msgspec.structs.replace(self.claim(), message=b"")
         return InWork(
-            status=self.status, claim=self.claim(), committed_at=self.open.committed_at if self.open else 0,
+            status=self.status, claim=bare, committed_at=self.open.committed_at if self.open else 0,
             transport=self.open.transport if self.open else "", updated_at=self.updated_at, alone=self.alone,
         )  # fmt: skip
 
