@@ -122,7 +122,8 @@ class Player:
 
     async def commit(self, first: int, second: int) -> Any:
         claim = self._claim(first)
-        return claim and await self.post.commit(claim, transport=f"relay-{second % 2}")
+        if claim is not None:
+            await self.post.commit(claim, transport=f"relay-{second % 2}")
 
     async def outcome(self, first: int, second: int) -> Any:
         claim = self._claim(first)
