@@ -141,11 +141,14 @@ class Ordeal:
         if kind is not None and self.log.exists():
             print(self.log.read_text()[-6_000:])
 
-    def start(self, *args: str, command: str = "serve", wait: bool = True, **settings: str) -> None:
-        """`staffetta serve` in a group of its own, so that all of it can be killed at once."""
+    def start(self, *args: str, under: Sequence[str] = (), wait: bool = True, **settings: str) -> None:
+        """`staffetta serve` in a group of its own, so that all of it can be killed at once.
+
+        `under`: a command before the command.
+        """
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                self.shell.command(command, *args),
+                [*under, *self.shell.command("serve", *args)],
                 cwd=self.folder,
                 env={**self.shell.environment, **settings},
                 stdin=subprocess.DEVNULL,
