@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import msgspec
 
 from staffetta.errors import QueueError, StaffettaError, StoreError
-from staffetta.flow import figures, offer
+from staffetta.flow import figures, offer, weights
 from staffetta.flow.deliver import Means
 from staffetta.flow.expire import expire
 from staffetta.flow.orphans import Orphans
@@ -24,8 +24,6 @@ from staffetta.mail.message import InWork, Job, Value
 from staffetta.mail.operators import Pause
 from staffetta.mail.operators import Worker as WorkerRecord
 
-WEIGHTS_SETTING = "weights"
-"""The store's setting in which weights changed while running are kept: JSON, company → weight."""
 LONGEST_PAUSE_SECONDS = 30.0
 """How long a loop that fails again and again rests at most before its next try."""
 IDLE_SECONDS = 1.0
@@ -328,9 +326,7 @@ class Worker:
         means = self._means
         pauses = await means.store.pauses()
         await self._pause(pauses)
-        kept = await means.store.setting(WEIGHTS_SETTING)
-        weights = msgspec.json.decode(kept, type=dict[str, float]) if kept else {}
-        for company_id, weight in weights.items():
+        for company_id, weight in (await weights.read(means.store)).items():
             if self._weights.get(company_id) != weight:
                 self._weights[company_id] = weight
                 await means.queue.set_weight(company_id, weight)

@@ -62,6 +62,7 @@ FOREIGN: dict[str, tuple[str, ...]] = {
     "click": ("cli",),
     "email_validator": ("mail",),
     "jinja2": ("web",),
+    "markupsafe": ("web",),
     "msgspec": ("*",),
     "prometheus_client": ("web.metrics",),
     "pydantic": ("mail",),

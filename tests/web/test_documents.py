@@ -34,7 +34,7 @@ def test_every_call_of_the_contract_is_in_the_table() -> None:
         DELETE /v1/emails/{id}/content  GET /v1/emails/stale  POST /v1/emails/{id}/requeue
         GET /v1/dlq  GET /v1/dlq/stats  GET /v1/dlq/{id}  POST /v1/dlq/{id}/retry  POST /v1/dlq/{id}/resolve
         POST /v1/dlq/retry  DELETE /v1/dlq/{id}  GET /v1/tenants  GET /v1/alerts  POST /v1/pause  POST /v1/resume
-        GET /healthz  GET /readyz  GET /metrics  GET /  GET /openapi.json  GET /docs
+        GET /healthz  GET /readyz  GET /metrics  GET /openapi.json  GET /docs
     """
     assert {" ".join(pair) for pair in re.findall(r"(\w+) (/\S*)", contract)} == {
         named(route) for route in TABLE
@@ -158,9 +158,8 @@ class Elements(HTMLParser):
                 self.anchors.add(value or "")
 
 
-@pytest.mark.parametrize("path", ["/", "/docs"])
-async def test_pages_work_without_scripts_and_allow_none(front: Front, path: str) -> None:
-    said = await front.ask("GET", path)
+async def test_the_docs_work_without_scripts_and_allow_none(front: Front) -> None:
+    said = await front.ask("GET", "/docs")
     page = Elements()
     page.feed(said.body.decode())
     assert not page.tags & {"script", "iframe", "object", "embed", "img", "form", "link", "base"}

@@ -247,7 +247,11 @@ def _assembled(
         keeps_queue=keeps_queue,
         lives=lives,
         stages=_stages(config, means, spool, stages, stack),
-        counted=lambda: {"tally": counting.tally, "process": wiring.process_figures()},
+        counted=lambda: {
+            "tally": counting.tally,
+            "replies": counting.replies(),
+            "process": wiring.process_figures(),
+        },
     )
     return Engine(
         config=config,

@@ -16,9 +16,10 @@ from staffetta.errors import FieldProblem, QueueError, SettingsError, StoreError
 from staffetta.flow import figures
 from staffetta.logs import FLUSH_BYTES, PIPE_BYTES, Listeners, Log
 from staffetta.mail.message import Value
+from staffetta.mail.trend import EVERY_MS, Trend
 from staffetta.web.api import Api
 from staffetta.web.metrics import Metrics
-from staffetta.web.parts import Figures, PartHealth, Parts
+from staffetta.web.parts import Figures, PartHealth, Parts, Setting
 from staffetta.web.server import Serving, serving
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -106,17 +107,31 @@ async def answering(running: Engine) -> AsyncIterator[Serving]:
     if not host.startswith(LOOPBACK) and not await running.store.keys():
         remedy = "there is no API key yet: create one with `staffetta keys create`, or listen on 127.0.0.1"
         raise SettingsError([FieldProblem("api.listen", remedy)])
+    trend = Trend()
+    noting = asyncio.create_task(_note(running, trend), name="trend")
     try:
-        async with serving(Api(parts_of(running)), host=host, port=port) as served:
+        async with serving(Api(parts_of(running, trend)), host=host, port=port) as served:
             yield served
     except OSError as error:
         remedy = (
             f"cannot listen on {config.api.listen} ({error.strerror or error}); does another one run there?"
         )
         raise SettingsError([FieldProblem("api.listen", remedy)]) from error
+    finally:
+        noting.cancel()
+        await asyncio.gather(noting, return_exceptions=True)
 
 
-def parts_of(running: Engine) -> Parts:
+async def _note(running: Engine, trend: Trend) -> None:
+    """Samples for the dashboard's pictures, while somebody could look at them."""
+    while True:
+        with contextlib.suppress(StoreError):
+            sight = await running.gathering.look()
+            trend.note(sight.sums, at=sight.at)
+        await asyncio.sleep(EVERY_MS / 1_000)
+
+
+def parts_of(running: Engine, trend: Trend) -> Parts:
     """What the API is handed."""
 
     async def tenants() -> Figures:
@@ -126,6 +141,14 @@ def parts_of(running: Engine) -> Parts:
         return await health_of(running)
 
     metrics = Metrics(running.store, running.gathering, companies_max=running.config.metrics.companies_max)
+
+    def in_force() -> list[Setting]:
+        about = {one.name: one.kind.words for one in settings.settings()}
+        return [
+            Setting(name=name, value=value, source=source, about=about.get(name, ""))
+            for name, value, source in settings.shown(running.config)
+        ]
+
     return Parts(
         store=running.store,
         desk=running.desk,
@@ -138,6 +161,10 @@ def parts_of(running: Engine) -> Parts:
         metrics=metrics.text,
         changed=running.changed,
         body_bytes_max=running.config.api.batch_bytes,
+        sight=running.gathering.look,
+        trend=trend,
+        settings=in_force,
+        rules=wiring.table_for(running.config),
     )
 
 

@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from staffetta.app import wiring
 from staffetta.config import Config
 from staffetta.errors import StoreUnusable
@@ -65,12 +63,9 @@ class Tools:
 
     async def set_weight(self, company_id: str, weight: float) -> None:
         """Running workers follow within a second; it survives restarts."""
-        from staffetta.worker import WEIGHTS_SETTING
+        from staffetta.flow import weights
 
-        kept = await self.store.setting(WEIGHTS_SETTING)
-        weights = msgspec.json.decode(kept, type=dict[str, float]) if kept else {}
-        weights[company_id] = weight
-        await self.store.put_setting(WEIGHTS_SETTING, msgspec.json.encode(weights))
+        await weights.set_weight(self.store, company_id, weight)
 
     async def alerts(self) -> list[dict[str, Any]]:
         """Every alert's condition, value and state."""

@@ -24,7 +24,7 @@ WIDTH_MAX = 112
 
 
 @click.command("demo")
-@click.option("--keep", is_flag=True, help="Leave API and dashboard up afterwards, until Ctrl-C.")
+@click.option("--keep", is_flag=True, help="API and dashboard are up from the start and stay up, until Ctrl-C.")
 @click.pass_context
 def demo_command(context: click.Context, /, keep: bool) -> None:
     """Show the main job: five companies, one of which floods, against a server that misbehaves."""
@@ -42,16 +42,25 @@ def demo_command(context: click.Context, /, keep: bool) -> None:
 
                 found = run(
                     demonstrate(
-                        lambda now: live.update(picture(now), refresh=True), keep=stay_live if keep else None
+                        lambda now: live.update(picture(now), refresh=True),
+                        begun=lambda url: live.console.print(_WATCH.format(url=url)),
+                        keep=stay_live if keep else None,
                     )
                 )
         else:
-            found = run(demonstrate(_Plain(total), keep=_stay if keep else None))
+            found = run(demonstrate(_Plain(total), begun=_begun, keep=_stay if keep else None))
     except asyncio.CancelledError:
         raise click.Abort from None
     if not keep:
         _print_summary(found)
     context.exit(0 if found.good else 1)
+
+
+_WATCH = "Watch it in a browser: {url}\n"
+
+
+def _begun(url: str) -> None:
+    click.echo(_WATCH.format(url=url))
 
 
 def _introduce(total: int) -> None:

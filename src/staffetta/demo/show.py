@@ -103,25 +103,37 @@ async def _scene(folder: Path) -> AsyncIterator[Scene]:
 
 
 async def demonstrate(
-    tell: Callable[[Progress], None], *, keep: Callable[[str, Outcome], None] | None = None
+    tell: Callable[[Progress], None],
+    *,
+    begun: Callable[[str], None] | None = None,
+    keep: Callable[[str, Outcome], None] | None = None,
 ) -> Outcome:
-    """Hand everything in, watch it end, and count. `keep`: stay up afterwards; told the API's address.
+    """Hand everything in, watch it end, and count.
+
+    `keep`: API and dashboard are up from the beginning (`begun` is told where) and stay up afterwards.
 
     A signal ends it at any time and in order; before the summary by `CancelledError`.
     """
     with tempfile.TemporaryDirectory(prefix="staffetta-demo-") as name:
         async with _scene(Path(name)) as scene:
-            walking = asyncio.current_task()
-            assert walking is not None
-            with _signals(walking.cancel):
-                found = await _walk(scene, tell)
-            if keep is not None:
+            if keep is None:
+                return await _until_signalled(scene, tell)
+            async with answering(scene.running) as serving:
+                if begun is not None:
+                    begun(serving.url)
+                found = await _until_signalled(scene, tell)
                 asked_to_end = asyncio.Event()
-                async with answering(scene.running) as serving:
-                    with _signals(asked_to_end.set):
-                        keep(serving.url, found)
-                        await asked_to_end.wait()
+                with _signals(asked_to_end.set):
+                    keep(serving.url, found)
+                    await asked_to_end.wait()
             return found
+
+
+async def _until_signalled(scene: Scene, tell: Callable[[Progress], None]) -> Outcome:
+    walking = asyncio.current_task()
+    assert walking is not None
+    with _signals(walking.cancel):
+        return await _walk(scene, tell)
 
 
 @contextlib.contextmanager

@@ -54,6 +54,20 @@ class Sight(Value, frozen=True, kw_only=True):
                     worst[row["transport"]] = row
         return [worst[name] for name in sorted(worst)]
 
+    def replies(self) -> list[dict[str, Any]]:
+        """What transports last said when they did not take an e-mail, the latest first; `times` added up."""
+        known: dict[tuple[str, str, str], dict[str, Any]] = {}
+        for each in self.processes:
+            for row in each.get("replies", ()):
+                key = (row["transport"], row["action"], row["code"])
+                before = known.get(key)
+                if before is None:
+                    known[key] = dict(row)
+                    continue
+                times = before["times"] + row["times"]
+                known[key] = {**(row if row["at"] > before["at"] else before), "times": times}
+        return sorted(known.values(), key=lambda row: -row["at"])
+
 
 _RANK = {"closed": 0, "paused": 1, "half-open": 2, "open": 3}
 

@@ -269,10 +269,20 @@ class Operator:
         content = await self._store.content(id)
         if content is None or content.payload is not None or content.payload_file_path is None:
             return content.payload if content else None
+        return await self._read(content.payload_file_path)
+
+    async def message(self, id: str) -> bytes | None:
+        """An e-mail's composed message, from the store or its file; None where it is gone or not yet composed."""
+        content = await self._store.content(id)
+        if content is None or content.message is not None or content.eml_file_path is None:
+            return content.message if content else None
+        return await self._read(content.eml_file_path)
+
+    async def _read(self, path: str) -> bytes | None:
         if self._spool is None:
             return None
         try:
-            return await asyncio.to_thread(self._spool.read, content.payload_file_path)
+            return await asyncio.to_thread(self._spool.read, path)
         except NotFound:
             return None
 

@@ -10,15 +10,18 @@ from collections.abc import Callable
 from typing import Any
 
 from staffetta.mail import events
-from staffetta.mail.attempt import code_of
+from staffetta.mail.attempt import code_of, words
 from staffetta.mail.events import Event
 from staffetta.mail.lifecycle import Cause, Status
-from staffetta.mail.message import Millis
+from staffetta.mail.message import Decision, Millis
 from staffetta.mail.tally import BOUNDS_MS, MINUTE_MS, OTHER, SEPARATOR, Spread, Tally
 
 ATTEMPTS_MAX = 50
 """Attempts beyond this share its label."""
 ROWS_MAX = 1_000
+REPLIES_MAX = 40
+"""Different refusals that are remembered; the ones longest not heard go first."""
+WORDS_MAX = 300
 WAITS_MAX = 20_000
 """E-mails whose last attempt is remembered, to measure the time to the next."""
 
@@ -45,6 +48,7 @@ class Counting:
         }
         self._deferred: dict[str, Millis] = {}
         """E-mails that wait for their next attempt: id → when the last one ended."""
+        self._replies: dict[tuple[str, str, str], dict[str, Any]] = {}
         self._rows: dict[tuple[str, str, int | str], tuple[Spread, dict[str, int], str]] = {}
         self._to_sent = self.tally.spread("to_sent")
         self._in_process = self.tally.spread("in_process")
@@ -113,8 +117,24 @@ class Counting:
         if last is not None:
             self.tally.spread("between_attempts").add(max(0, event.opened_at - last))
 
+    def replies(self) -> list[dict[str, Any]]:
+        """What transports last said when they did not take an e-mail, the latest first."""
+        return list(reversed(self._replies.values()))
+
+    def _remember(self, event: events.Attempted, decision: Decision) -> None:
+        reply, action = decision.reply, decision.verdict.action
+        key = (event.transport, action, code_of(reply))
+        row = self._replies.pop(key, None) or {"times": 0}
+        row |= {"transport": event.transport, "action": action, "code": key[2], "rule": decision.verdict.rule,
+                "words": words(reply)[:WORDS_MAX], "times": row["times"] + 1, "at": event.at}  # fmt: skip
+        self._replies[key] = row
+        if len(self._replies) > REPLIES_MAX:
+            self._replies.pop(next(iter(self._replies)))
+
     def _went_wrong(self, event: events.Attempted) -> None:
         tally, decision = self.tally, event.decision
+        if decision is not None:
+            self._remember(event, decision)
         if event.target is FAILED:
             self._end(FAILED)
             return

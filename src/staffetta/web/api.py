@@ -18,6 +18,8 @@ from staffetta.web.asked import Answer, Asked, our_fault
 from staffetta.web.auth import ANYONE_HERE, Keyring
 from staffetta.web.bodies import Body, Budget, ClientGone
 from staffetta.web.cursors import Cursors
+from staffetta.web.dashboard.door import Door
+from staffetta.web.dashboard.visit import Page
 from staffetta.web.parts import Parts, Receive, Scope, Send
 from staffetta.web.problems import RETRY_SOON, Headers, Problem
 from staffetta.web.routes import Route
@@ -38,7 +40,7 @@ _ONCE = (
 )  # fmt: skip
 """Headers that decide something: two of them are two opinions."""
 
-_Found: TypeAlias = tuple[Mapping[str, Route] | None, str]
+_Found: TypeAlias = tuple[Mapping[str, Route | Page] | None, str]
 
 
 class Api:
@@ -49,15 +51,12 @@ class Api:
         self._keyring = Keyring(parts.store, seconds)
         self._cursors = Cursors(parts.store, parts.random)
         self._budget = Budget(parts.bodies_bytes_max)
+        self._door = Door(parts, self._keyring, self._cursors, seconds)
         self._requests = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = _raw_path(scope)
         found = routes.find(path)
-        dashboard = self._parts.dashboard
-        if dashboard is not None and (path == "/" or (found[0] is None and not path.startswith("/v1/"))):
-            await dashboard(scope, receive, send)
-            return
         headers: dict[bytes, bytes] = dict(scope["headers"])
         body = Body(receive, headers, self._budget)
         self._requests += 1
@@ -86,10 +85,12 @@ class Api:
         if len(headers) != len(scope["headers"]):
             _check_once(scope["headers"])
         caller = ANYONE_HERE
+        if route.role is not None and self._requests > self._parts.requests_max:
+            detail = "too many requests at one time; come again in a moment"
+            raise Problem("busy", detail, headers=RETRY_SOON)
+        if isinstance(route, Page):
+            return await self._door.answer(route, scope, headers, body, _id(raw_id) if raw_id else "")
         if route.role is not None:
-            if self._requests > self._parts.requests_max:
-                detail = "too many requests at one time; come again in a moment"
-                raise Problem("busy", detail, headers=RETRY_SOON)
             caller = await auth.caller(self._keyring, scope, headers)
             auth.check_role(caller, route.role)
             auth.check_origin(method, headers)
@@ -131,6 +132,12 @@ async def _send(send: Send, answer: Answer, body: Body) -> None:
     if failpoints.armed:
         failpoints.reach("web.before-answer")
     headers = [*answer.headers]
+    if answer.pieces is not None:
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        async for piece in answer.pieces:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+        return
     if answer.status != 204:
         headers.append((b"content-length", b"%d" % len(answer.body)))
     if body.whole:

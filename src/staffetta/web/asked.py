@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -32,6 +32,8 @@ class Answer(Value, frozen=True, kw_only=True):
     status: int
     body: bytes = b""
     headers: Headers = JSON
+    pieces: AsyncIterator[bytes] | None = None
+    """A body that is made while it is sent, for what would be too large to hold."""
 
 
 def answer(status: int, shape: Any) -> Answer:

@@ -82,7 +82,7 @@ async def caller(keyring: Keyring, scope: Scope, headers: Mapping[bytes, bytes])
     """:raises Problem: nobody we know, or not from where they may call. :raises StoreError: nobody can tell."""
     known = await keyring.by_id()
     if not known:
-        _only_this_machine(scope, headers)
+        only_this_machine(scope, headers)
         return ANYONE_HERE
     scheme, _, text = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
     text = text.strip()
@@ -113,7 +113,7 @@ def check_origin(method: str, headers: Mapping[bytes, bytes]) -> None:
         raise Problem("not-allowed", "requests from pages of other sites are refused")
 
 
-def _only_this_machine(scope: Scope, headers: Mapping[bytes, bytes]) -> None:
+def only_this_machine(scope: Scope, headers: Mapping[bytes, bytes]) -> None:
     peer = scope.get("client")
     if peer is not None and not is_loopback(peer[0]):
         raise Problem("no-key", "without API keys only this machine is answered (`staffetta keys create`)",

@@ -64,6 +64,13 @@ class Body:
         detail = "only gzip is understood as Content-Encoding"
         raise Problem("wrong-media-type", detail, headers=((b"accept-encoding", b"gzip"),))
 
+    async def form(self, bytes_max: int) -> bytes:
+        """The bytes of a page's form. :raises Problem: too large, or of another kind."""
+        media = self._headers.get(b"content-type", b"").lower().partition(b";")[0].strip()
+        if media != _FORMS[0]:
+            raise Problem("wrong-media-type", "forms come as application/x-www-form-urlencoded")
+        return b"" if self.empty else await self._plain(bytes_max)
+
     def _check_kind(self) -> None:
         media, _, parameters = self._headers.get(b"content-type", b"").lower().partition(b";")
         media = media.strip()

@@ -1,4 +1,4 @@
-"""Pages for people, without scripts: where things are, and the API for reading, from the OpenAPI document."""
+"""The API for reading by people, made from the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -40,18 +40,6 @@ async def openapi_json(_asked: Asked) -> Answer:
 
 async def docs(_asked: Asked) -> Answer:
     return Answer(status=200, body=_docs(), headers=_HTML)
-
-
-async def front(_asked: Asked) -> Answer:
-    """The page at `/` while there is no dashboard."""
-    body = (
-        "<h1>Staffetta</h1><p>This is its HTTP API.</p><ul>"
-        '<li><a href="/docs">How to use it</a></li>'
-        '<li><a href="/openapi.json">The same for programs (OpenAPI)</a></li>'
-        '<li><a href="/readyz">How it is</a></li>'
-        "</ul>"
-    )
-    return Answer(status=200, body=_page("Staffetta", body), headers=_HTML)
 
 
 @functools.cache

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
+import msgspec
+
+from staffetta.flow.gathering import Sight
 from staffetta.flow.operate import Operator
 from staffetta.mail.events import Emit
 from staffetta.mail.lifecycle import Status
 from staffetta.mail.message import Millis, Value
+from staffetta.mail.tally import Tally
+from staffetta.mail.trend import Trend
+from staffetta.mail.verdict import DEFAULT, Table
 from staffetta.store.contract import Store
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -58,7 +64,21 @@ async def no_metrics() -> str:
     return ""
 
 
+async def no_sight() -> Sight:
+    return Sight(at=0, processes=(), sums=Tally(), processed={})
+
+
 def nobody() -> None: ...
+
+
+class Setting(Value, frozen=True, kw_only=True):
+    """One setting in force, for people."""
+
+    name: str
+    value: str
+    source: str
+    """`default`, a file or a variable."""
+    about: str = ""
 
 
 class Parts(Value, frozen=True, kw_only=True):
@@ -78,8 +98,14 @@ class Parts(Value, frozen=True, kw_only=True):
     """Prometheus text format 0.0.4."""
     changed: Callable[[], None] = nobody
     """Called after an operator's change, so that this process acts on it at once."""
-    dashboard: AsgiApp | None = None
-    """Answers every path that the table of routes does not know; the page at `/` while there is none."""
+    sight: Callable[[], Awaitable[Sight]] = no_sight
+    """What every process on the store has told of itself and counted."""
+    trend: Trend = msgspec.field(default_factory=Trend)
+    """What was sent in the last hour."""
+    settings: Callable[[], Sequence[Setting]] = tuple
+    """Every setting in force, secrets hidden."""
+    rules: Table = DEFAULT
+    """By which replies are judged now."""
     body_bytes_max: int = 64 * 2**20
     """The largest request body, after decompression."""
     bodies_bytes_max: int = 256 * 2**20

@@ -9,6 +9,8 @@ from staffetta.mail.keys import Role
 from staffetta.mail.message import Value
 from staffetta.web import deadletters, emails, engine, pages
 from staffetta.web.asked import Answer, Asked
+from staffetta.web.dashboard import PAGES
+from staffetta.web.dashboard.visit import Page
 from staffetta.web.fields import (
     COMPANY,
     DEAD_LETTER_FILTER,
@@ -123,28 +125,30 @@ TABLE: tuple[Route, ...] = (
           media_type="application/json", summary="This document"),
     Route(method="GET", path="/docs", handler=pages.docs, role=None, tag="watching", media_type="text/html",
           summary="This document for reading"),
-    Route(method="GET", path="/", handler=pages.front, role=None, tag="watching", media_type="text/html",
-          summary="Where things are"),
 )  # fmt: skip
+"""The API, as its document tells it. The dashboard's pages stand beside it, for people."""
 
-_BY_PATH: dict[str, dict[str, Route]] = {}
+_BY_PATH: dict[str, dict[str, Route | Page]] = {}
 for _route in TABLE:
     _BY_PATH.setdefault(_route.path, {})[_route.method] = _route
+for _page in PAGES:
+    _BY_PATH.setdefault(_page.path, {})[_page.method] = _page
 
 
-def find(path: str) -> tuple[Mapping[str, Route] | None, str]:
+def find(path: str) -> tuple[Mapping[str, Route | Page] | None, str]:
     """The routes of a raw path by method, and the id in it, still percent-encoded. Fixed paths go first."""
     routes = _BY_PATH.get(path)
     if routes is not None:
         return routes, ""
-    head = path.split("/", 4)
-    if len(head) < 4 or not head[3]:
+    place = 3 if path.startswith("/v1/") else 2
+    head = path.split("/", place + 1)
+    if len(head) <= place or not head[place]:
         return None, ""
-    pattern = "/".join((*head[:3], "{id}", *head[4:]))
-    return _BY_PATH.get(pattern), head[3]
+    pattern = "/".join((*head[:place], "{id}", *head[place + 1 :]))
+    return _BY_PATH.get(pattern), head[place]
 
 
-def allowed(routes: Mapping[str, Route]) -> bytes:
+def allowed(routes: Mapping[str, Route | Page]) -> bytes:
     """The value of Allow for a path."""
     methods = set(routes) | {"OPTIONS"} | ({"HEAD"} if "GET" in routes else set())
     return ", ".join(sorted(methods)).encode()
