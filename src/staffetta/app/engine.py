@@ -11,21 +11,15 @@ from collections.abc import AsyncIterator, Callable, Collection
 from typing import Protocol
 
 from staffetta.app import wiring
-from staffetta.attachments import Folder
-from staffetta.callback import Caller
+from staffetta.app.stages import STAGES, made_of
 from staffetta.config import Config
 from staffetta.errors import FieldProblem, SettingsError
 from staffetta.flow.accept import Desk
-from staffetta.flow.composing import Composer
 from staffetta.flow.deliver import Means
 from staffetta.flow.gathering import Gathering
-from staffetta.flow.intake import Intake, IntakeMeans
 from staffetta.flow.operate import Operator
 from staffetta.flow.presence import Presence
-from staffetta.flow.report import Reporter, ReportMeans
-from staffetta.flow.retire import RetireMeans, Retirement
 from staffetta.flow.routes import Routes
-from staffetta.http import Http
 from staffetta.logs import Listeners
 from staffetta.mail.counting import Counting
 from staffetta.mail.rulebook import RuleBook
@@ -33,13 +27,7 @@ from staffetta.queue.contract import Queue
 from staffetta.spool import Spool
 from staffetta.store.contract import Store
 from staffetta.transport.contract import Transport
-from staffetta.worker import Pace, Stage, Worker
-
-STAGES = frozenset({"intake", "deliver", "report", "restore", "retire"})
-INTAKE_MS = 200
-REPORT_MS = 100
-RETIRE_MS = 60_000
-DAY_MS = 86_400_000
+from staffetta.worker import Pace, Worker
 
 
 class Helpers(Protocol):
@@ -101,30 +89,6 @@ def pace_for(config: Config) -> Pace:
         restore_interval_ms=config.restore.interval_ms,
         restore_timeout_ms=config.restore.timeout_minutes * 60_000,
         shutdown_grace_ms=config.delivery.shutdown_grace_ms,
-    )
-
-
-def _report_means(config: Config, means: Means, stack: contextlib.AsyncExitStack) -> ReportMeans:
-    told = config.callback
-    seconds = told.timeout_ms / 1_000
-    caller = Caller(
-        trusted=Http(timeout_seconds=seconds),
-        guarded=Http(timeout_seconds=seconds, guarded=True),
-        clock=wiring.clock,
-    )
-    stack.push_async_callback(caller.close)
-    return ReportMeans(
-        store=means.store,
-        presence=means.presence,
-        calls=caller,
-        receivers=wiring.receivers_for(config),
-        rules=wiring.report_rules_for(config),
-        new_token=means.new_token,
-        new_batch=wiring.new_id,
-        clock=wiring.clock,
-        emit=means.emit,
-        concurrency=told.concurrency,
-        hold_ms=config.restore.timeout_minutes * 30_000,
     )
 
 
@@ -238,6 +202,7 @@ def _assembled(
         mark_seconds=config.worker.dead_after_ms / 2_000,
     )
     desk = wiring.desk_for(config, store=store, rulebook=rulebook, queue=queue, emit=emit, spool=spool)
+    gathering = Gathering(store, wiring.clock, own=(worker_id, counting.tally))
     worker = Worker(
         id=worker_id,
         means=means,
@@ -246,11 +211,21 @@ def _assembled(
         restores="restore" in stages,
         keeps_queue=keeps_queue,
         lives=lives,
-        stages=_stages(config, means, spool, stages, stack),
+        stages=made_of(
+            config,
+            means,
+            stages=stages,
+            spool=spool,
+            desk=desk,
+            gathering=gathering,
+            worker_id=worker_id,
+            stack=stack,
+        ),
         counted=lambda: {
             "tally": counting.tally,
             "replies": counting.replies(),
             "process": wiring.process_figures(),
+            "watches": "watch" in stages,
         },
     )
     return Engine(
@@ -268,73 +243,5 @@ def _assembled(
         ),
         listeners=emit,
         worker=worker,
-        gathering=Gathering(store, wiring.clock, own=(worker_id, counting.tally)),
-    )
-
-
-def _stages(
-    config: Config,
-    means: Means,
-    spool: Spool,
-    stages: Collection[str],
-    stack: contextlib.AsyncExitStack,
-) -> list[Stage]:
-    """The steps that are walked beside the sending."""
-    grace_seconds = config.delivery.shutdown_grace_ms / 1_000
-    made: list[Stage] = []
-    if "intake" in stages:
-        intake = Intake(_intake_means(config, means, spool))
-        made.append(
-            Stage(
-                name="intake",
-                every_ms=INTAKE_MS,
-                step=intake.step,
-                end=lambda: intake.stop(grace_seconds),
-            )
-        )
-    if "report" in stages:
-        reporter = Reporter(_report_means(config, means, stack))
-        made.append(
-            Stage(
-                name="report",
-                every_ms=REPORT_MS,
-                step=reporter.step,
-                end=lambda: reporter.stop(grace_seconds),
-            )
-        )
-    if "retire" in stages:
-        retirement = Retirement(_retire_means(config, means, spool))
-        made.append(Stage(name="retire", every_ms=RETIRE_MS, step=retirement.step))
-    return made
-
-
-def _intake_means(config: Config, means: Means, spool: Spool) -> IntakeMeans:
-    return IntakeMeans(
-        store=means.store,
-        queue=means.queue,
-        spool=spool,
-        composer=Composer(
-            attachments=wiring.attachments_for(config),
-            limits=wiring.limits_of(config),
-            rulebook=means.rulebook,
-            expires_in_ms=config.delivery.expires_in_ms,
-            shared=config.store.shared,
-        ),
-        new_token=means.new_token,
-        clock=wiring.clock,
-        emit=means.emit,
-        payload_files=Folder(config.intake.payload_base_path, setting="intake.payload_base_path"),
-    )
-
-
-def _retire_means(config: Config, means: Means, spool: Spool) -> RetireMeans:
-    days = config.retention.record_days
-    return RetireMeans(
-        store=means.store,
-        spool=spool,
-        clock=wiring.clock,
-        emit=means.emit,
-        content_ms=config.retention.content_days * DAY_MS,
-        record_ms=None if days is None else days * DAY_MS,
-        dead_letter_max=config.dlq.max_size,
+        gathering=gathering,
     )

@@ -13,7 +13,7 @@ from staffetta.app import wiring
 from staffetta.app.engine import Engine, engine
 from staffetta.config import Config
 from staffetta.errors import FieldProblem, QueueError, SettingsError, StoreError
-from staffetta.flow import figures
+from staffetta.flow import figures, watch
 from staffetta.logs import FLUSH_BYTES, PIPE_BYTES, Listeners, Log
 from staffetta.mail.message import Value
 from staffetta.mail.trend import EVERY_MS, Trend
@@ -140,8 +140,6 @@ def parts_of(running: Engine, trend: Trend) -> Parts:
     async def health() -> list[PartHealth]:
         return await health_of(running)
 
-    metrics = Metrics(running.store, running.gathering, companies_max=running.config.metrics.companies_max)
-
     def in_force() -> list[Setting]:
         about = {one.name: one.kind.words for one in settings.settings()}
         return [
@@ -149,6 +147,12 @@ def parts_of(running: Engine, trend: Trend) -> Parts:
             for name, value, source in settings.shown(running.config)
         ]
 
+    async def alerts() -> Figures:
+        return await watch.current(running.store, running.gathering, now=wiring.clock())
+
+    metrics = Metrics(
+        running.store, running.gathering, companies_max=running.config.metrics.companies_max, alerts=alerts
+    )
     return Parts(
         store=running.store,
         desk=running.desk,
@@ -158,6 +162,7 @@ def parts_of(running: Engine, trend: Trend) -> Parts:
         emit=running.listeners,
         health=health,
         tenants=tenants,
+        alerts=alerts,
         metrics=metrics.text,
         changed=running.changed,
         body_bytes_max=running.config.api.batch_bytes,

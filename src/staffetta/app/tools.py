@@ -68,8 +68,12 @@ class Tools:
         await weights.set_weight(self.store, company_id, weight)
 
     async def alerts(self) -> list[dict[str, Any]]:
-        """Every alert's condition, value and state."""
-        return []
+        """Every alert's condition, value and state, as the running workers last found them."""
+        from staffetta.flow import watch
+        from staffetta.flow.gathering import Gathering
+
+        gathering = Gathering(self.store, self.clock)
+        return await watch.current(self.store, gathering, now=self.clock())
 
 
 @contextlib.asynccontextmanager

@@ -9,7 +9,7 @@ from staffetta.app import running
 from staffetta.cli.terminal import run, settings, wants_transport
 from staffetta.config import Config
 
-STAGES = ("intake", "deliver", "report", "restore", "retire")
+STAGES = ("intake", "deliver", "report", "restore", "retire", "watch")
 
 
 def _with_processes(found: Config, processes: int | None) -> Config:

@@ -235,6 +235,9 @@ class Notify(Value, frozen=True, kw_only=True):
     admin: Annotated[
         str | None, text("A URL or an e-mail address that gets digests of dead letters and alerts.")
     ] = None
+    sender: Annotated[
+        str | None, text("The sender of digests that leave as e-mails; left out: the administrator's address.")
+    ] = None
 
 
 class Api(Value, frozen=True, kw_only=True):

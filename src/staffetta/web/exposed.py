@@ -240,7 +240,9 @@ TABLE: tuple[Metric, ...] = (
            samples=lambda p: (((pause.scope, pause.name), 1.0) for pause in p.pauses),
            words="1 for everything, each transport and each company that an operator paused."),
     Metric(name="staffetta_alert_firing", kind="gauge", labels=("alert",),
-           samples=lambda p: (((row["name"],), float(row["state"] == "firing")) for row in p.firing),
+           samples=lambda p: (
+               ((row["name"],), float(row["state"] == "firing")) for row in p.firing if "company_id" not in row
+           ),
            words="1 while the alert evaluated in the process fires."),
     # --- processes
     Metric(name="staffetta_store_up", kind="gauge", samples=_one(lambda p: p.counts is not None),

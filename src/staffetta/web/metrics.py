@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -52,7 +52,7 @@ class Metrics(Collector):
         gathering: Gathering,
         *,
         companies_max: int = 100,
-        alerts: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
+        alerts: Callable[[], Awaitable[Sequence[Mapping[str, Any]]]] | None = None,
     ) -> None:
         self._store = store
         self._gathering = gathering
@@ -79,15 +79,16 @@ class Metrics(Collector):
             letters = await store.dead_letter_counts()
             pauses = await store.pauses()
             ages = await self._read_ages(sight.at)
+            firing = await self._alerts() if self._alerts is not None else ()
         except StoreError:
             sight = self._gathering.own()
-            return Picture(sight=sight, labels=self._labels.learn(sight.processed), firing=self._alerts())
+            return Picture(sight=sight, labels=self._labels.learn(sight.processed))
         sizes: dict[str, float] = dict(sight.processed)
         for company_id, size in letters.by_company.items():
             sizes[company_id] = sizes.get(company_id, 0) + size
         return Picture(
             sight=sight, labels=self._labels.learn(sizes), counts=counts, queue=queue, letters=letters,
-            ages=ages, pauses=pauses, firing=self._alerts(),
+            ages=ages, pauses=pauses, firing=firing,
         )  # fmt: skip
 
     async def _read_ages(self, now: Millis) -> Sequence[Millis]:
