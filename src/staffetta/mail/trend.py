@@ -97,23 +97,37 @@ class Trend:
         return self._samples[0].at if self._samples else None
 
     def steps(self, *, now: Millis, step_ms: Millis, count: int) -> list[Step]:
-        """The last `count` whole steps, oldest first. What was counted between two samples belongs to the later."""
+        """The last `count` whole steps, oldest first. What was counted between two samples is taken to have come
+        evenly, so that steps and samples need not keep time with each other; nothing is told twice or lost."""
         first = (now // step_ms - count) * step_ms
-        sums = [[0, 0, 0] for _ in range(count)]
-        before: Sample | None = None
-        for sample in self._samples:
-            if before is not None:
-                number = (sample.at - first) // step_ms
-                if 0 <= number < count:
-                    row = sums[number]
-                    row[0] += max(0, sample.sent - before.sent)
-                    row[1] += max(0, sample.deferred - before.deferred)
-                    row[2] += max(0, sample.failed - before.failed)
-            before = sample
+        bounds = [first + number * step_ms for number in range(count + 1)]
+        stood = self._stood_at(bounds)
         return [
-            Step(since=first + number * step_ms, sent=sent, deferred=deferred, failed=failed)
-            for number, (sent, deferred, failed) in enumerate(sums)
+            Step(since=since, sent=b[0] - a[0], deferred=b[1] - a[1], failed=b[2] - a[2])
+            for since, a, b in zip(bounds, stood, stood[1:], strict=False)
         ]
+
+    def _stood_at(self, times: list[Millis]) -> list[tuple[int, int, int]]:
+        """Sent, deferred and failed in all, at each of these times, which ascend."""
+        samples = list(self._samples)
+        if not samples:
+            return [(0, 0, 0)] * len(times)
+        found, place = [], 0
+        for at in times:
+            while place + 1 < len(samples) and samples[place + 1].at <= at:
+                place += 1
+            before = samples[place]
+            after = samples[min(place + 1, len(samples) - 1)]
+            apart = after.at - before.at
+            share = min(1.0, max(0.0, (at - before.at) / apart)) if apart > 0 else 0.0
+            pairs = (
+                (before.sent, after.sent),
+                (before.deferred, after.deferred),
+                (before.failed, after.failed),
+            )
+            sent, deferred, failed = (a + round((b - a) * share) for a, b in pairs)
+            found.append((sent, deferred, failed))
+        return found
 
     def over(self, *, now: Millis, span_ms: Millis) -> tuple[Step, Waits]:
         """All that happened in the last `span_ms`, as one step, and how long it took."""
