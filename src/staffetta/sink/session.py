@@ -174,6 +174,10 @@ class Session(Answering):
         assert context is not None
         assert self.transport is not None
         clear = self.transport
+        # All that was said in clear is forgotten (RFC 3207 4.2); what comes from here on came under TLS, and the
+        # client's first words may come with the end of the handshake.
+        self._buffer, self.greeted, self.tls = b"", False, True
+        self._forget()
         try:
             secured = await asyncio.get_running_loop().start_tls(clear, self, context, server_side=True)
         except (OSError, ssl.SSLError):
@@ -182,10 +186,7 @@ class Session(Answering):
         if secured is None:
             return
         self.transport = secured
-        self.tls = True
-        # All that was said in clear is forgotten (RFC 3207 4.2).
-        self._buffer, self.greeted, self._paused = b"", False, False
-        self._forget()
+        self._paused = False
         self._work()
 
     def _auth(self, line: bytes) -> None:
