@@ -23,6 +23,7 @@ from staffetta.queue.contract import Queue
 from staffetta.queue.local import LocalQueue
 from staffetta.store.contract import Store
 from staffetta.store.memory import MemoryStore
+from staffetta.transport.contract import Transport
 from staffetta.worker import Pace, Stage, Worker
 
 PASSED = ((Status.ACCEPTED, Cause.ACCEPTED), (Status.INTAKING, Cause.CLAIMED), (Status.READY, Cause.COMPOSED))
@@ -60,7 +61,7 @@ def new_email(
 class Rig:
     """Everything that `deliver` and a `Worker` need, by name."""
 
-    transports: Sequence[ScriptedTransport] = ()
+    transports: Sequence[Transport] = ()
     chains: dict[str, tuple[str, ...]] = field(default_factory=dict)
     rulebook: RuleBook = field(default_factory=lambda: RuleBook(policy=backoff.POLICIES["gateway"]))
     store: Store = field(default_factory=MemoryStore)
@@ -112,7 +113,9 @@ class Rig:
 
     @property
     def transport(self) -> ScriptedTransport:
-        return self.transports[0]
+        first = self.transports[0]
+        assert isinstance(first, ScriptedTransport)
+        return first
 
     async def add(self, *emails: NewEmail) -> list[Job]:
         """Make e-mails durable and tell the queue, as a desk in this process does; their jobs."""
