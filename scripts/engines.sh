@@ -14,10 +14,12 @@ need curl curl
 need strace strace
 need redis-server redis-server
 need mariadb-server-core mariadbd
+need openjdk-17-jre-headless java
+need maven mvn
 
-[ -n "$packages" ] || exit 0
-
-if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+if [ -z "$packages" ]; then
+    :
+elif [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     echo "Installing what the tests start:$packages"
     # Nothing may start as a service: the tests start private instances and stop them.
     guard=/usr/sbin/policy-rc.d
@@ -37,3 +39,5 @@ else
     echo "MISSING:$packages — tests that need them are skipped here; on Debian, as root: apt-get install$packages"
     [ "${CI:-}" != true ] || exit 1
 fi
+
+sh "$(dirname "$0")/dynamodb-local.sh"
