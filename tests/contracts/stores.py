@@ -16,8 +16,10 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from doubles.dynamodb_local import DynamoDBLocal
 from staffetta.mail.message import Millis
 from staffetta.store.contract import Store
+from staffetta.store.dynamodb import DynamoStore
 from staffetta.store.memory import MemoryStore, State
 from staffetta.store.sqlite import SqliteStore
 
@@ -80,10 +82,27 @@ async def sqlite(_: pytest.FixtureRequest, folder: Path) -> AsyncIterator[Ground
     yield Ground(store=lambda: SqliteStore(path), beside=lambda: SqliteStore(path, owner=False))
 
 
+@asynccontextmanager
+async def dynamodb(request: pytest.FixtureRequest, _: Path) -> AsyncIterator[Ground]:
+    local: DynamoDBLocal = request.getfixturevalue("dynamodb_local")
+    clock = HandClock()
+    place = local.place()
+
+    def store() -> Store:
+        # Who is dead is decided by the observer's own clock: here the one that tests turn.
+        return DynamoStore(place, monotonic=lambda: clock() / 1_000)
+
+    making = DynamoStore(place)
+    await making.migrate()
+    await making.close()
+    yield Ground(store=store, beside=store, clock=clock)
+    await local.drop(place)
+
+
 # A backend that needs a server starts it in a session-scoped fixture of `tests/contracts/conftest.py`, asks for it by
 # `request.getfixturevalue(…)`, makes an empty database in it and drops that in the end.
-BACKENDS: dict[str, Backend] = {"memory": memory, "sqlite": sqlite}
-SERVICES: frozenset[str] = frozenset()
+BACKENDS: dict[str, Backend] = {"memory": memory, "sqlite": sqlite, "dynamodb": dynamodb}
+SERVICES: frozenset[str] = frozenset({"dynamodb"})
 """Ids of the backends that need a real server: marked `service`."""
 
 

@@ -71,7 +71,27 @@ def store_for(config: Config, *, owner: bool) -> Store:
         from staffetta.store.sqlite import SqliteStore
 
         return SqliteStore(settings.sqlite_path(config.store.url), owner=owner)
+    if scheme == "dynamodb":
+        return _dynamodb(config)
     raise SettingsError([FieldProblem("store.url", f"{scheme}:// stores are not part of this release")])
+
+
+def _dynamodb(config: Config) -> Store:
+    try:
+        from staffetta.store.dynamodb import DynamoStore, read
+    except ModuleNotFoundError as error:
+        remedy = f"dynamodb:// needs the library {error.name}: pip install 'staffetta[dynamodb]'"
+        raise SettingsError([FieldProblem("store.url", remedy)]) from error
+    days = config.retention.record_days
+    life_ms = None
+    if days is not None:
+        # Nothing alive ever goes by DynamoDB's TTL: it ends, its owner is told, its dead letter lies, then the days.
+        life_ms = config.callback.window_hours * 3_600_000 + config.dlq.ttl_ms + days * 86_400_000
+    try:
+        place = read(config.store.url, table=config.store.table, life_ms=life_ms, shared=config.store.shared)
+    except ValueError as error:
+        raise SettingsError([FieldProblem("store.url", str(error))]) from error
+    return DynamoStore(place)
 
 
 @contextlib.asynccontextmanager

@@ -1,0 +1,121 @@
+"""The store in DynamoDB: one table of e-mails as the seed lays it out, one of ours beside it, all by PartiQL.
+
+No clock of its own, no connection to hold, no transaction over two e-mails. What a page asks of an index is only
+ever a hint; each e-mail's own record decides, by compare-and-set.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from staffetta.mail.message import IntakeClaim, Job, Millis
+from staffetta.store.dynamodb import schema
+from staffetta.store.dynamodb.adoption import Adoption
+from staffetta.store.dynamodb.answers import Answers
+from staffetta.store.dynamodb.beats import Beats
+from staffetta.store.dynamodb.counting import Counting
+from staffetta.store.dynamodb.handin import HandIn
+from staffetta.store.dynamodb.ledger import Ledger
+from staffetta.store.dynamodb.listings import Listings
+from staffetta.store.dynamodb.moves import Moves, Turn
+from staffetta.store.dynamodb.place import Place, read
+from staffetta.store.dynamodb.reminders import Reminders, Told
+from staffetta.store.dynamodb.retirement import Retirement
+from staffetta.store.dynamodb.rows import Row
+from staffetta.store.dynamodb.stages import Stages
+from staffetta.store.dynamodb.steering import EngineTable, Steering
+from staffetta.store.dynamodb.wire import Traffic, Wire
+from staffetta.store.dynamodb.work import Seeds, Sparse, Work
+
+LOOK_SECONDS = 0.5
+"""How often a page of the table is looked through for what other programs did, where it is shared with some."""
+
+
+class DynamoStore(HandIn, Moves, Stages, Reminders, Retirement, Listings, Steering):
+    """One table's e-mails. Many processes may have it open at once."""
+
+    resolution_ms = 1
+    has_clock = False
+    owned = False
+    keeps_version = False
+
+    def __init__(
+        self,
+        place: Place,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """`pause`: waits before a request is run again; tests give one that does not."""
+        self.place = place
+        self.wire = Wire(place, pause=pause)
+        self.ledger = Ledger(place, self.wire, Counting(place, self.wire))
+        self.work: Work = Sparse(place, self.wire)
+        self.sparse = True
+        self.answers = Answers(place, self.wire)
+        self.engine = EngineTable(place, self.wire)
+        self.beats = Beats(monotonic)
+        self.adoption = Adoption(self.ledger)
+        self.living: dict[str, Row] = {}
+        self.told: dict[str, Told] = {}
+        self.turns: dict[str, Turn] = {}
+        self.told_until: Millis | None = None
+        self.expired_behind: str | None = None
+        self._opened = False
+        self._monotonic = monotonic
+        self._looked_at = float("-inf")
+
+    @property
+    def traffic(self) -> Traffic:
+        """What went over the wire so far."""
+        return self.wire.traffic
+
+    async def open(self) -> None:
+        try:
+            shape = await schema.shape(self.place, self.wire)
+            await schema.make_engine_table(self.place, self.wire)
+        except BaseException:
+            await self.wire.close()
+            raise
+        self._opened = True
+        self.sparse = shape.sparse
+        if not shape.sparse:
+            self.work = Seeds(self.place, self.wire, projects_ttl=shape.projects_ttl)
+
+    async def migrate(self) -> list[str]:
+        try:
+            done = await schema.migrate(self.place, self.wire)
+            adopted = await self.adoption.all()
+        finally:
+            if not self._opened:
+                await self.wire.close()  # whoever only migrates has nothing to close
+        if adopted:
+            done.append(f"adopted {adopted} e-mails of other programs")
+        return done
+
+    async def close(self) -> None:
+        self._opened = False
+        await self.wire.close()
+
+    # --- beside other programs -----------------------------------------------------------------------------------
+
+    async def _look_at_others(self) -> None:
+        if not (self.place.shared and self.sparse):
+            return
+        now = self._monotonic()
+        if now - self._looked_at >= LOOK_SECONDS:
+            self._looked_at = now
+            await self.adoption.look()
+
+    async def news(self, *, now: Millis, limit: int) -> list[Job]:
+        await self._look_at_others()
+        return await super().news(now=now, limit=limit)
+
+    async def claim_intake(self, *, tokens: Sequence[str], now: Millis) -> list[IntakeClaim]:
+        await self._look_at_others()
+        return await super().claim_intake(tokens=tokens, now=now)
+
+
+__all__ = ["DynamoStore", "Place", "read"]

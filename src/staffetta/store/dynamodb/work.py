@@ -1,0 +1,250 @@
+"""What is still to do, asked of the indexes: the sparse ones that `migrate` makes, or the seed's `StatusIndex`.
+
+Indexes lag: nothing is concluded from one here, whoever takes an e-mail compares with its own record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from staffetta.mail import journal
+from staffetta.mail.lifecycle import IN_WORK, Status
+from staffetta.mail.message import Job, Millis
+from staffetta.store.dynamodb import keys
+from staffetta.store.dynamodb.keys import Entry, Kind
+from staffetta.store.dynamodb.place import Place
+from staffetta.store.dynamodb.rows import Row
+from staffetta.store.dynamodb.wire import Wire
+
+PAGE = 1_000
+SEEDS_PAGE = 25
+
+
+class Work(Protocol):
+    """The questions that stages ask."""
+
+    async def companies(self, *, now: Millis) -> list[str]:
+        """Those with something READY and due."""
+
+    async def line(self, company_id: str, *, now: Millis, limit: int, after: Job | None) -> list[Entry]:
+        """What is READY and due of one company, in its order."""
+
+    async def due(self, *, after: Millis, now: Millis, limit: int) -> list[Entry]:
+        """What is READY and became due after `after`, up to now."""
+
+    async def next_due(self, *, now: Millis) -> Millis | None:
+        """When the next one that is READY will be due."""
+
+    async def delayed(self, *, now: Millis) -> int:
+        """How many are READY and not yet due."""
+
+    async def oldest(self, kind: Kind, *, limit: int, until: Millis | None = None) -> list[Entry]:
+        """The oldest of a kind first."""
+
+    async def some(self, kinds: Sequence[Kind], behind: str | None) -> tuple[list[Entry], str | None]:
+        """A page of these kinds in no order, and where the next one begins."""
+
+
+class Sparse:
+    """By the indexes over what is still to do: the same cost however much is finished."""
+
+    def __init__(self, place: Place, wire: Wire) -> None:
+        self._wire = wire
+        self._todo = f'"{place.table}"."TodoIndex"'
+        self._line = f'"{place.table}"."LineIndex"'
+
+    async def companies(self, *, now: Millis) -> list[str]:
+        lines = keys.all_lines()
+        marks = ",".join("?" * len(lines))
+        text = f"SELECT LineAt FROM {self._line} WHERE Line IN ({marks})"
+        page, token = await self._wire.page(text, lines, limit=PAGE)
+        if token is None:
+            return sorted(_with_due(map(_line_of, page), now))
+        found = await asyncio.gather(*(self._companies_in(one, now) for one in lines))
+        return sorted(set().union(*found))
+
+    async def _companies_in(self, line: str, now: Millis) -> set[str]:
+        """Page by page, leaping over the rest of a company once something of it is known to be due."""
+        text = f"SELECT LineAt FROM {self._line} WHERE Line=? AND LineAt>?"
+        found: set[str] = set()
+        behind = " "
+        while True:
+            page, token = await self._wire.page(text, (line, behind), limit=PAGE)
+            entries = [_line_of(item) for item in page]
+            found |= _with_due(entries, now)
+            if token is None or not entries:
+                return found
+            last = entries[-1]
+            behind = keys.line_end(last.company_id) if last.company_id in found else page[-1]["LineAt"]
+
+    async def line(self, company_id: str, *, now: Millis, limit: int, after: Job | None) -> list[Entry]:
+        found = await asyncio.gather(
+            *(self._line_in(one, company_id, now, limit, after) for one in keys.lines_of(company_id))
+        )
+        return heapq.nsmallest(limit, (entry for part in found for entry in part), key=_place)
+
+    async def _line_in(
+        self, line: str, company_id: str, now: Millis, limit: int, after: Job | None
+    ) -> list[Entry]:
+        text = f"SELECT LineAt FROM {self._line} WHERE Line=? AND LineAt BETWEEN ? AND ?"
+        first = keys.line_from(company_id, 0) if after is None else keys.line_behind(company_id, after)
+        end = keys.line_end(company_id)
+        found: list[Entry] = []
+        while True:
+            page, token = await self._wire.page(text, (line, first, end), limit=limit)
+            entries = [_line_of(item) for item in page]
+            found += [entry for entry in entries if entry.at <= now]
+            if token is None or not entries or len(found) >= limit:
+                return found[:limit]
+            last = entries[-1]
+            # Within one priority the line is ordered by time: behind what is not due yet nothing is.
+            ahead = last.at > now
+            first = keys.line_from(company_id, last.priority + 1) if ahead else page[-1]["LineAt"] + " "
+
+    async def due(self, *, after: Millis, now: Millis, limit: int) -> list[Entry]:
+        todos = keys.todos("READY")
+        marks = ",".join("?" * len(todos))
+        text = f"SELECT TodoAt FROM {self._todo} WHERE Todo IN ({marks}) AND TodoAt BETWEEN ? AND ?"
+        parameters = (*todos, keys.to_time(after), keys.to_time(now))
+        found: list[Entry] = []
+        token: str | None = None
+        while len(found) < limit:
+            page, token = await self._wire.page(text, parameters, limit=limit, token=token)
+            found += [keys.read_todo(item["TodoAt"]) for item in page]
+            if token is None:
+                break
+        return found
+
+    async def next_due(self, *, now: Millis) -> Millis | None:
+        text = f"SELECT TodoAt FROM {self._todo} WHERE Todo=? AND TodoAt>?"
+        asked = (self._wire.page(text, (one, keys.to_time(now)), limit=1) for one in keys.todos("READY"))
+        first = [keys.read_todo(item["TodoAt"]).at for page, _ in await asyncio.gather(*asked) for item in page]
+        return min(first, default=None)
+
+    async def delayed(self, *, now: Millis) -> int:
+        todos = keys.todos("READY")
+        marks = ",".join("?" * len(todos))
+        text = f"SELECT Todo FROM {self._todo} WHERE Todo IN ({marks}) AND TodoAt>?"
+        return len(await self._wire.execute(text, *todos, keys.to_time(now)))
+
+    async def oldest(self, kind: Kind, *, limit: int, until: Millis | None = None) -> list[Entry]:
+        if limit < 1:
+            return []
+        todos = keys.todos(kind)
+        last = "~" if until is None else keys.to_time(until)
+        marks = ",".join("?" * len(todos))
+        together = f"SELECT TodoAt FROM {self._todo} WHERE Todo IN ({marks}) AND TodoAt<=?"
+        page, token = await self._wire.page(together, (*todos, last), limit=limit)
+        if token is not None:  # more than fits: then each partition's own oldest are needed
+            apart = f"SELECT TodoAt FROM {self._todo} WHERE Todo=? AND TodoAt<=?"
+            asked = (self._wire.page(apart, (one, last), limit=limit) for one in todos)
+            page = [item for some, _ in await asyncio.gather(*asked) for item in some]
+        entries = (keys.read_todo(item["TodoAt"]) for item in page)
+        return heapq.nsmallest(limit, entries, key=lambda entry: (entry.at, entry.id))
+
+    async def some(self, kinds: Sequence[Kind], behind: str | None) -> tuple[list[Entry], str | None]:
+        todos = keys.todos(*kinds)
+        marks = ",".join("?" * len(todos))
+        text = f"SELECT TodoAt FROM {self._todo} WHERE Todo IN ({marks})"
+        page, token = await self._wire.page(text, todos, limit=PAGE, token=behind)
+        return [keys.read_todo(item["TodoAt"]) for item in page], token
+
+
+class Seeds:
+    """By the seed's own query, on a table that has only its own index: what it costs grows with the table."""
+
+    def __init__(self, place: Place, wire: Wire, *, projects_ttl: bool) -> None:
+        self._wire = wire
+        ttl = ", TTL" if projects_ttl else ""
+        self.query = (
+            f'SELECT Id, Status, Attributes{ttl} FROM "{place.table}"."StatusIndex"'
+            " WHERE Status=? AND Attributes.Latest=?"
+        )
+
+    async def rows(
+        self, status: Status, *, limit: int | None, wanted: Callable[[Row], bool] = lambda _: True
+    ) -> list[Row]:
+        """E-mails in a status, 25 looked at a query, until so many are found or none are left."""
+        found: list[Row] = []
+        token: str | None = None
+        while limit is None or len(found) < limit:
+            page, token = await self._wire.page(
+                self.query, (keys.META, str(status)), limit=SEEDS_PAGE, token=token
+            )
+            found += [row for row in map(Row.read, page) if row.status is status and wanted(row)]
+            if token is None:
+                break
+        return found
+
+    async def _ready(self) -> list[Row]:
+        return await self.rows(Status.READY, limit=None)
+
+    async def companies(self, *, now: Millis) -> list[str]:
+        return sorted({row.company_id for row in await self._ready() if row.due_at <= now})
+
+    async def line(self, company_id: str, *, now: Millis, limit: int, after: Job | None) -> list[Entry]:
+        entries = [
+            row.entry("READY")
+            for row in await self._ready()
+            if row.company_id == company_id and row.due_at <= now
+        ]
+        if after is not None:
+            behind = (after.priority, after.due_at, after.id)
+            entries = [entry for entry in entries if _place(entry) > behind]
+        return heapq.nsmallest(limit, entries, key=_place)
+
+    async def due(self, *, after: Millis, now: Millis, limit: int) -> list[Entry]:
+        rows = await self.rows(Status.READY, limit=limit, wanted=lambda row: after < row.due_at <= now)
+        return [row.entry("READY") for row in rows]
+
+    async def next_due(self, *, now: Millis) -> Millis | None:
+        return min((row.due_at for row in await self._ready() if row.due_at > now), default=None)
+
+    async def delayed(self, *, now: Millis) -> int:
+        return sum(row.due_at > now for row in await self._ready())
+
+    async def oldest(self, kind: Kind, *, limit: int, until: Millis | None = None) -> list[Entry]:
+        def wanted(row: Row) -> bool:
+            return row.kind == kind and (until is None or row.entry(kind).at <= until)
+
+        found: list[Row] = []
+        for status in _STATUSES[kind]:
+            found += await self.rows(status, limit=max(limit, SEEDS_PAGE), wanted=wanted)
+        entries = (row.entry(kind) for row in found)
+        return heapq.nsmallest(limit, entries, key=lambda entry: (entry.at, entry.id))
+
+    async def some(self, kinds: Sequence[Kind], behind: str | None) -> tuple[list[Entry], str | None]:
+        del behind  # one page has it all
+        entries: list[Entry] = []
+        for kind in kinds:
+            for status in _STATUSES[kind]:
+                rows = await self.rows(status, limit=None)
+                entries += [row.entry(kind) for row in rows if row.kind == kind]
+        return entries, None
+
+
+_STATUSES: dict[Kind, Iterable[Status]] = {
+    "READY": (Status.READY,),
+    "ACCEPTED": (Status.ACCEPTED,),
+    "WORK": sorted(IN_WORK),
+    "REPORT": sorted(journal.ENDS),
+    "ENDED": sorted((*journal.ENDS, *journal.CALLING, Status.INVALID, Status.SENT_ACKNOWLEDGED,
+                     Status.FAILED_ACKNOWLEDGED)),
+    "ERASED": (),
+}  # fmt: skip
+"""Where the e-mails of a kind stand. The index does not tell which have lost their content already."""
+
+
+def _line_of(item: dict[str, str]) -> Entry:
+    return keys.read_line(item["LineAt"])
+
+
+def _with_due(entries: Iterable[Entry], now: Millis) -> set[str]:
+    return {entry.company_id for entry in entries if entry.at <= now}
+
+
+def _place(entry: Entry) -> tuple[int, Millis, str]:
+    return entry.priority, entry.at, entry.id
