@@ -118,7 +118,7 @@ async def engine(
         if store is None:
             store = await stack.enter_async_context(wiring.opened_store(config, owner=True))
         if queue is None:
-            queue = wiring.queue_for(config)
+            queue = wiring.queue_for(config, emit=listeners)
             await queue.open()
             stack.push_async_callback(queue.close)
         transports = wiring.transports_for(config) if "deliver" in stages else []

@@ -52,7 +52,7 @@ async def keeping(config: Config, *, stages: Collection[str], listeners: Listene
     wiring.transports_for(config)  # what is wrong with them is told here, once, and not by each process
     async with contextlib.AsyncExitStack() as stack:
         store = await stack.enter_async_context(wiring.opened_store(config, owner=True))
-        queue = wiring.queue_for(config)
+        queue = wiring.queue_for(config, emit=listeners)
         await queue.open()
         stack.push_async_callback(queue.close)
         sharing = Sharing(queue)

@@ -105,30 +105,42 @@ async def opened_store(config: Config, *, owner: bool) -> AsyncIterator[Store]:
         await store.close()
 
 
-def queue_for(config: Config) -> Queue:
-    scheme = config.queue.url.partition(":")[0]
-    if scheme == "local":
-        from staffetta.mail.fairness import Priorities, Weights
+def queue_for(config: Config, *, emit: Emit | None = None) -> Queue:
+    from staffetta.mail.fairness import Priorities, Weights
+
+    fairness, limit = config.fairness, config.limiter
+    order: dict[str, Any] = {
+        "clock": clock,
+        "batch_max": fairness.max_jobs_per_batch,
+        "enabled": fairness.enabled,
+        "weights": Weights(named=weights_of(config)),
+        "priorities": Priorities(
+            base=fairness.base_priority, increment=fairness.increment, highest=fairness.max_priority
+        ),
+        "limiter": limiter.Limit(max=limit.max, duration_ms=limit.duration_ms) if limit.max else None,
+        "rates": {
+            name: limiter.per_second(own.rate) for name, own in config.companies.items() if own.rate is not None
+        },
+    }
+    if config.queue.url == "local":
         from staffetta.queue.local import LocalQueue
 
-        fairness = config.fairness
-        rates = {
-            name: limiter.per_second(own.rate) for name, own in config.companies.items() if own.rate is not None
-        }
-        limit = config.limiter
-        return LocalQueue(
-            clock=clock,
-            waiting_max=config.queue.waiting_max,
-            batch_max=fairness.max_jobs_per_batch,
-            enabled=fairness.enabled,
-            weights=Weights(named=weights_of(config)),
-            priorities=Priorities(
-                base=fairness.base_priority, increment=fairness.increment, highest=fairness.max_priority
-            ),
-            limiter=limiter.Limit(max=limit.max, duration_ms=limit.duration_ms) if limit.max else None,
-            rates=rates,
-        )
-    raise SettingsError([FieldProblem("queue.url", f"{scheme}:// queues are not part of this release")])
+        return LocalQueue(waiting_max=config.queue.waiting_max, **order)
+    made: Queue = _redis(config).RedisQueue(config.queue.url, strict=config.queue.strict, emit=emit, **order)
+    return made
+
+
+def _redis(config: Config) -> Any:
+    """The room that meets the driver; a remedy where the extra was not installed."""
+    try:
+        import staffetta.queue.redis
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "redis":
+            raise
+        scheme = config.queue.url.partition(":")[0]
+        remedy = f"{scheme}:// needs the extra `redis`, which is not installed: pip install 'staffetta[redis]'"
+        raise SettingsError([FieldProblem("queue.url", remedy)]) from error
+    return staffetta.queue.redis
 
 
 def weights_of(config: Config) -> Mapping[str, float]:

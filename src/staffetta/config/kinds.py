@@ -142,7 +142,7 @@ def url(words: str, *schemes: str, form: str, bare: str = "") -> Kind:
         address: str = value.strip()
         if bare and address == bare:
             return address
-        parts = split_url(address)
+        parts = split_url(_first_host(address))
         if parts.scheme not in schemes:
             raise Wrong(
                 f"unknown scheme '{parts.scheme}': write one of {', '.join(f'{s}://' for s in schemes)}"
@@ -152,6 +152,15 @@ def url(words: str, *schemes: str, form: str, bare: str = "") -> Kind:
         return address
 
     return Kind(read=read, words=words, form=f"`{form}`", show=hidden_password)
+
+
+def _first_host(address: str) -> str:
+    """A Cluster or Sentinels are named by several hosts with commas between; the first stands for them all here."""
+    scheme, mark, rest = address.partition("://")
+    if scheme not in ("redis+cluster", "redis+sentinel"):
+        return address
+    hosts, slash, path = rest.partition("/")
+    return f"{scheme}{mark}{hosts.partition(',')[0]}{slash}{path}"
 
 
 def split_url(value: str) -> SplitResult:
@@ -175,10 +184,13 @@ def hidden_password(value: str) -> str:
     """An address as people may see it: no password, no secret in its query."""
     try:
         parts = urlsplit(value)
-        if parts.password is None:
+        if parts.password is None and "password=" not in parts.query:
             return value
-        host = parts.netloc.rpartition("@")[2]
-        return str(parts._replace(netloc=f"{parts.username}:***@{host}").geturl())
+        parts = parts._replace(query=re.sub(r"(password=)[^&]*", r"\1***", parts.query))
+        if parts.password is not None:
+            host = parts.netloc.rpartition("@")[2]
+            parts = parts._replace(netloc=f"{parts.username}:***@{host}")
+        return str(parts.geturl())
     except ValueError:
         return "(unreadable)"
 

@@ -97,7 +97,8 @@ class LocalQueue:
         return refused
 
     def _enter(self, job: Job, now: Millis, *, back: bool = False) -> bool:
-        """A known job finds its place by its due time. False: no room."""
+        """A known job finds its place by its due time, and its company is known from now on. False: no room."""
+        self._lines.company(job.company_id)
         if job.due_at > now:
             return self._delay(job)
         if job.suspect:
