@@ -59,7 +59,7 @@ def mailbox(text: str) -> Mailbox:
 
 
 def _display_name(text: str) -> str:
-    """The name without its quotes; runs of spaces mean no more than one."""
+    """The name without its quotes; runs of white space mean no more than one space, for readers fold them so."""
     quoted = _QUOTED.fullmatch(text)
     if quoted:
         text = re.sub(r"\\(.)", r"\1", quoted.group(1))
@@ -67,7 +67,7 @@ def _display_name(text: str) -> str:
         raise AddressError(
             f"has {unfit.group()!r} in its display name; put the name in double quotes, one address each"
         )
-    return re.sub(" {2,}", " ", text.strip(" "))
+    return re.sub(r"\s{2,}", " ", text.strip())
 
 
 def envelope_address(text: str) -> str:

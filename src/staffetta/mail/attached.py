@@ -104,13 +104,15 @@ def _name(field: str, name: Any, problems: Problems) -> str:
     if not isinstance(name, str):
         problems.add(field, "must be text")
         return ""
-    if not 1 <= len(name) <= NAME_MAX:
-        problems.add(field, f"must name a file in 1 to {NAME_MAX} characters")
-    elif "/" in name or "\\" in name or name in (".", ".."):
-        problems.add(field, "must be a file name without folders")
-    elif control := control_in(name):
+    if control := control_in(name):
         problems.add(field, f"has a name with a control character ({control})")
-    return name
+        return ""
+    named: str = name.strip()  # readers take white space off its ends, so there is none to be kept
+    if not 1 <= len(named) <= NAME_MAX:
+        problems.add(field, f"must name a file in 1 to {NAME_MAX} characters")
+    elif "/" in named or "\\" in named or named in (".", ".."):
+        problems.add(field, "must be a file name without folders")
+    return named
 
 
 def _inline(field: str, value: Mapping[str, Any], most_bytes: int, problems: Problems) -> Attached | None:

@@ -177,7 +177,8 @@ def _required_people(name: str, fields: Mapping[str, Any], problems: Problems) -
 
 def _people(name: str, value: Any, most: int, problems: Problems) -> tuple[Mailbox, ...]:
     if isinstance(value, str):
-        value = [value]
+        person = _person(name, value, problems)
+        return (person,) if person is not None else ()
     if not isinstance(value, list | tuple):
         problems.add(name, f"must be an address or a list of addresses, not {said(value)}")
         return ()

@@ -37,7 +37,7 @@ class Problems:
 def shown(name: str) -> str:
     """A field's name as it may stand in an answer: a stranger may have chosen it."""
     if len(name) <= _NAME_MAX and name.isprintable():
-        return name
+        return name or '""'
     cut = name if len(name) <= _NAME_MAX else name[:_NAME_MAX] + "…"
     return "".join(c if c.isprintable() else "\ufffd" for c in cut)
 
