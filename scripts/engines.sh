@@ -16,6 +16,7 @@ need redis-server redis-server
 need mariadb-server-core mariadbd
 need openjdk-17-jre-headless java
 need maven mvn
+need prometheus promtool
 
 if [ -z "$packages" ]; then
     :
