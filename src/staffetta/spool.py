@@ -103,8 +103,8 @@ class Spool:
             raise StoreUnavailable(f"the spool {self._root} cannot be read ({error.strerror})") from error
 
     def holds(self, path: str) -> bool:
-        """Whether this path lies in the spool."""
-        return self._inside(path) is not None
+        """Whether this path lies in the spool. Ours are absolute: a bare name is some other folder's."""
+        return path.startswith("/") and self._inside(path) is not None
 
     def remove(self, paths: Sequence[str]) -> None:
         """Remove files that no row names any more; missing ones are no error, foreign ones stay."""
