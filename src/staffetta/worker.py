@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import msgspec
 
 from staffetta.errors import QueueError, StaffettaError, StoreError
-from staffetta.flow import figures, offer, weights
+from staffetta.flow import figures, offer, waits, weights
 from staffetta.flow.deliver import Means
 from staffetta.flow.expire import expire
 from staffetta.flow.orphans import Orphans
@@ -135,20 +135,30 @@ class Worker:
             await self._steer()
 
     async def run(self) -> None:
-        """Work until `stop`. Nothing is left in an in-work status by an orderly stop."""
+        """Work until `stop`. Nothing is left in an in-work status by an orderly stop.
+
+        :raises StoreUnusable: the store must be mended first. Going on could only make it worse.
+        """
         try:
             await self._run()
         finally:
             self.ended.set()
+        if self._means.presence.unusable is not None:
+            raise self._means.presence.unusable
 
     async def _run(self) -> None:
-        await self._begin()
+        broken = self._means.presence.until_unusable
+        if not await waits.unless(self._begin(), broken, self._stopping.wait):
+            with contextlib.suppress(StoreError):
+                await self._means.store.forget_worker(self.id)
+            return
         loops = [asyncio.create_task(self._keep(stage), name=stage.name) for stage in self._loops()]
         if self._sends:
             self.riders.start()
         self.started.set()
         try:
-            await self._stopping.wait()
+            if not await waits.unless(self._stopping.wait(), broken):
+                self.hurry()
         finally:
             await self._end(loops)
 
@@ -223,7 +233,7 @@ class Worker:
         pace, means = self._pace, self._means
         beating = [task for task in loops if task.get_name() in ("heartbeat", "leases", "watch")]
         others = [task for task in loops if task not in beating]
-        await _cancel(others)
+        await waits.cancel(others)
         left = self.riders.close()
         with contextlib.suppress(QueueError):
             await means.queue.postpone(left)
@@ -233,7 +243,7 @@ class Worker:
             if isinstance(error, Exception):
                 message = "a part could not be ended in order; restore takes back what it held"
                 means.emit(Troubled(at=means.clock(), part="stop", message=message, error=repr(error)))
-        await _cancel(beating)
+        await waits.cancel(beating)
         with contextlib.suppress(StoreError):
             await self.orphans.look()
             await self._publish()  # whoever lays figures together reads the last ones before they go
@@ -429,9 +439,3 @@ class Worker:
         return await expire(
             store=means.store, queue=means.queue, rulebook=means.rulebook, now=means.clock(), emit=means.emit
         )
-
-
-async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
