@@ -136,9 +136,14 @@ def _row(fields: dict[str, Any]) -> Row:
         code=frozenset(fields.get("code", ())),
         enhanced=tuple(fields.get("enhanced", ())),
         text=texts,
-        name=frozenset(name.lower() for name in fields.get("name", ())),
+        name=frozenset(form for name in fields.get("name", ()) for form in _forms(name.lower())),
         phrases=tuple(phrase(one) for one in texts),
     )
+
+
+def _forms(name: str) -> tuple[str, ...]:
+    """Some of an API's versions and libraries say `Exception` at the end of a name, others do not."""
+    return (name,) if name.endswith(("exception", "error")) else (name, f"{name}exception")
 
 
 def _wrong(fields: dict[str, Any]) -> list[tuple[str, str]]:
