@@ -52,6 +52,8 @@ class Row(Value, frozen=True, kw_only=True):
     enhanced: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
     name: frozenset[str] = frozenset()
+    said: tuple[str, ...] = ()
+    """The names as they are written."""
     phrases: tuple[tuple[str, ...], ...] = ()
 
     def fits(self, *, stage: str, code: int, digit: str, enhanced: str, name: str) -> bool:
@@ -131,6 +133,7 @@ def _row(fields: dict[str, Any]) -> Row:
     texts = tuple(fields.get("text", ()))
     return Row(
         **{key: value for key, value in fields.items() if key not in {*_ASKED, "least"}},
+        said=tuple(fields.get("name", ())),
         least=str(fields.get("least", "")),
         stage=frozenset(fields.get("stage", ())),
         code=frozenset(fields.get("code", ())),
