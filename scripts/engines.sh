@@ -17,6 +17,7 @@ need mariadb-server-core mariadbd
 need openjdk-17-jre-headless java
 need maven mvn
 need prometheus promtool
+need chromium chromium
 
 if [ -z "$packages" ]; then
     :
