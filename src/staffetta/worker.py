@@ -165,14 +165,25 @@ class Worker:
     async def _begin(self) -> None:
         means = self._means
         await means.presence.insist(lambda: means.store.heartbeat(self._record))
-        await means.presence.insist(self._steer)
+        await self._reminded(self._steer)
         if self._restores and means.store.owned:
             # One process owns this store: every claim found now belongs to a worker that died.
             await means.presence.insist(lambda: self._restore_from(None))
             await means.presence.insist(self._forget_the_dead)
         if self._keeps_queue:
             # Before anything is taken: what is suspect comes after all others, so all others must be known.
-            await means.presence.insist(self._fill)
+            await self._reminded(self._fill)
+
+    async def _reminded(self, step: Callable[[], Awaitable[object]]) -> None:
+        """A step that tells the queue, at the start. A queue that is away ends nobody: the loops go on trying."""
+        means = self._means
+        try:
+            await means.presence.insist(step)
+        except QueueError as error:
+            message = (
+                "the queue does not answer at the start; the store has every e-mail, and it is tried again"
+            )
+            means.emit(Troubled(at=means.clock(), part="queue", message=message, error=str(error)))
 
     def _loops(self) -> list[Stage]:
         pace = self._pace
@@ -244,9 +255,12 @@ class Worker:
                 message = "a part could not be ended in order; restore takes back what it held"
                 means.emit(Troubled(at=means.clock(), part="stop", message=message, error=repr(error)))
         await waits.cancel(beating)
-        with contextlib.suppress(StoreError):
+        # Each for itself: that the queue does not answer must not keep this worker's record in the store.
+        with contextlib.suppress(StoreError, QueueError):
             await self.orphans.look()
+        with contextlib.suppress(StoreError, QueueError):
             await self._publish()  # whoever lays figures together reads the last ones before they go
+        with contextlib.suppress(StoreError):
             await means.store.forget_worker(self.id)
 
     # --- sending ----------------------------------------------------------------------------------------------
@@ -302,8 +316,8 @@ class Worker:
     async def _review(self) -> None:
         """Companies that may send again get their turns back."""
         for company_id in [name for name in self._blocked if self._may_send(name)]:
-            self._blocked.discard(company_id)
             await self._means.queue.unblock(company_id)
+            self._blocked.discard(company_id)  # only then: a queue that failed is asked again
 
     async def _fill(self) -> None:
         await offer.fill(self._means.store, self._means.queue, now=self._means.clock())
@@ -343,15 +357,16 @@ class Worker:
 
     async def _pause(self, pauses: Sequence[Pause]) -> None:
         means = self._means
+        # What holds here first: a queue that fails in between must not let anything through.
         means.routes.pause(frozenset(pause.name for pause in pauses if pause.scope == "transport"))
         self._paused_companies = frozenset(pause.name for pause in pauses if pause.scope == "company")
+        self._paused_all = any(pause.scope == "all" for pause in pauses)
+        if not self._paused_all:
+            self._go_on.set()
         for company_id in self._paused_companies - self._blocked:
             self._blocked.add(company_id)
             await means.queue.block(company_id)
         await self._review()
-        self._paused_all = any(pause.scope == "all" for pause in pauses)
-        if not self._paused_all:
-            self._go_on.set()
 
     async def _publish(self) -> None:
         """Figures that live in this process, for any command to show. Unchanged ones are written less often."""
