@@ -176,14 +176,11 @@ class Worker:
 
     async def _reminded(self, step: Callable[[], Awaitable[object]]) -> None:
         """A step that tells the queue, at the start. A queue that is away ends nobody: the loops go on trying."""
-        means = self._means
         try:
-            await means.presence.insist(step)
+            await self._means.presence.insist(step)
         except QueueError as error:
-            message = (
-                "the queue does not answer at the start; the store has every e-mail, and it is tried again"
-            )
-            means.emit(Troubled(at=means.clock(), part="queue", message=message, error=str(error)))
+            message = "the queue does not answer; it is tried again, and the store has every e-mail"
+            self._means.emit(Troubled(at=self._means.clock(), part="queue", message=message, error=str(error)))
 
     def _loops(self) -> list[Stage]:
         pace = self._pace
@@ -255,13 +252,10 @@ class Worker:
                 message = "a part could not be ended in order; restore takes back what it held"
                 means.emit(Troubled(at=means.clock(), part="stop", message=message, error=repr(error)))
         await waits.cancel(beating)
-        # Each for itself: that the queue does not answer must not keep this worker's record in the store.
-        with contextlib.suppress(StoreError, QueueError):
-            await self.orphans.look()
-        with contextlib.suppress(StoreError, QueueError):
-            await self._publish()  # whoever lays figures together reads the last ones before they go
-        with contextlib.suppress(StoreError):
-            await means.store.forget_worker(self.id)
+        # Each for itself: a silent queue must not keep the record. Last figures are read before they go with it.
+        for last in (self.orphans.look, self._publish, lambda: means.store.forget_worker(self.id)):
+            with contextlib.suppress(StoreError, QueueError):
+                await last()
 
     # --- sending ----------------------------------------------------------------------------------------------
 
