@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks import parts
 
-FILES = ("ceilings", "drain", "processes", "journey", "latency", "flat", "million", "transport", "verdict")
+FILES = ("ceilings", "drain", "processes", "journey", "latency", "flat", "million")
 
 
 def others(path: Path) -> None:

@@ -14,10 +14,10 @@ need curl curl
 need strace strace
 need redis-server redis-server
 need mariadb-server-core mariadbd
+need debootstrap debootstrap
 need openjdk-17-jre-headless java
 need maven mvn
 need prometheus promtool
-need chromium chromium
 
 if [ -z "$packages" ]; then
     :
@@ -43,3 +43,4 @@ else
 fi
 
 sh "$(dirname "$0")/dynamodb-local.sh"
+sh "$(dirname "$0")/mysql.sh"

@@ -16,11 +16,13 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from doubles.databases import Server
 from doubles.dynamodb_local import DynamoDBLocal
 from staffetta.mail.message import Millis
 from staffetta.store.contract import Store
 from staffetta.store.dynamodb import DynamoStore
 from staffetta.store.memory import MemoryStore, State
+from staffetta.store.mysql import MysqlStore
 from staffetta.store.sqlite import SqliteStore
 
 
@@ -99,10 +101,27 @@ async def dynamodb(request: pytest.FixtureRequest, _: Path) -> AsyncIterator[Gro
     await local.drop(place)
 
 
+def _shared(server: Server) -> Ground:
+    url = server.url(server.emptied())
+    return Ground(store=lambda: MysqlStore(url), beside=lambda: MysqlStore(url), clock=WallClock())
+
+
+@asynccontextmanager
+async def mariadb(request: pytest.FixtureRequest, _: Path) -> AsyncIterator[Ground]:
+    yield _shared(request.getfixturevalue("mariadb_server"))
+
+
+@asynccontextmanager
+async def mysql(request: pytest.FixtureRequest, _: Path) -> AsyncIterator[Ground]:
+    yield _shared(request.getfixturevalue("mysql_server"))
+
+
 # A backend that needs a server starts it in a session-scoped fixture of `tests/contracts/conftest.py`, asks for it by
 # `request.getfixturevalue(…)`, makes an empty database in it and drops that in the end.
-BACKENDS: dict[str, Backend] = {"memory": memory, "sqlite": sqlite, "dynamodb": dynamodb}
-SERVICES: frozenset[str] = frozenset({"dynamodb"})
+BACKENDS: dict[str, Backend] = {
+    "memory": memory, "sqlite": sqlite, "mariadb": mariadb, "mysql": mysql, "dynamodb": dynamodb,
+}  # fmt: skip
+SERVICES: frozenset[str] = frozenset({"mariadb", "mysql", "dynamodb"})
 """Ids of the backends that need a real server: marked `service`."""
 
 

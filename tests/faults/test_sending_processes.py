@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import re
 import signal
@@ -123,6 +124,9 @@ def until_counted(ordeal: Ordeal, sent: int) -> None:
 
 
 def metric(ordeal: Ordeal, name: str) -> str:
-    _, text = ordeal.get("/metrics")
+    connection = http.client.HTTPConnection(ordeal.api, timeout=10)
+    with contextlib.closing(connection):
+        connection.request("GET", "/metrics")
+        text = connection.getresponse().read().decode()
     found = re.search(f"^{re.escape(name)} (.*)$", text, re.MULTILINE)
     return found[1] if found else "nothing"

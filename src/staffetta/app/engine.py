@@ -118,7 +118,7 @@ async def engine(
         if store is None:
             store = await stack.enter_async_context(wiring.opened_store(config, owner=True))
         if queue is None:
-            queue = wiring.queue_for(config, emit=listeners)
+            queue = wiring.queue_for(config, emit=listeners, store=store)
             await queue.open()
             stack.push_async_callback(queue.close)
         transports = wiring.transports_for(config) if "deliver" in stages else []
@@ -139,12 +139,10 @@ async def engine(
 async def _begun(worker: Worker, running: asyncio.Task[None]) -> None:
     """Until the worker has begun; its trouble, where it ended instead."""
     started = asyncio.create_task(worker.started.wait())
-    try:
-        await asyncio.wait((started, running), return_when=asyncio.FIRST_COMPLETED)
-        if running.done():
-            await running
-    finally:
+    await asyncio.wait((started, running), return_when=asyncio.FIRST_COMPLETED)
+    if running.done():
         started.cancel()
+        await running
 
 
 async def _stopped(worker: Worker, running: asyncio.Task[None]) -> None:

@@ -52,7 +52,7 @@ async def keeping(config: Config, *, stages: Collection[str], listeners: Listene
     wiring.transports_for(config)  # what is wrong with them is told here, once, and not by each process
     async with contextlib.AsyncExitStack() as stack:
         store = await stack.enter_async_context(wiring.opened_store(config, owner=True))
-        queue = wiring.queue_for(config, emit=listeners)
+        queue = wiring.queue_for(config, emit=listeners, store=store)
         await queue.open()
         stack.push_async_callback(queue.close)
         sharing = Sharing(queue)
@@ -151,13 +151,7 @@ class Crew:
         view = self._sharing.view()
         keeper = self._engine
         life = Life(
-            Service(
-                keeper.store,
-                view,
-                hear=lambda kind: _hear(kind, begun),
-                leaving=keeper.gathering.look,
-                unusable=keeper.presence.lost,
-            )
+            Service(keeper.store, view, hear=lambda kind: _hear(kind, begun), leaving=keeper.gathering.look)
         )
         self._lives[number] = life
         try:

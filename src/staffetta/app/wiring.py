@@ -21,7 +21,7 @@ from staffetta.mail.message import Millis, RetryLimits
 from staffetta.mail.rulebook import CompanyRules, RuleBook
 from staffetta.mail.verdict import Table
 from staffetta.queue.contract import Queue
-from staffetta.store.contract import Store
+from staffetta.store.contract import Parted, Store
 from staffetta.transport.contract import Transport
 
 if TYPE_CHECKING:  # imported where they are made: most commands need few of them and start the sooner
@@ -73,7 +73,25 @@ def store_for(config: Config, *, owner: bool) -> Store:
         return SqliteStore(settings.sqlite_path(config.store.url), owner=owner)
     if scheme == "dynamodb":
         return _dynamodb(config)
+    if scheme == "mysql":
+        return _mysql(config)
     raise SettingsError([FieldProblem("store.url", f"{scheme}:// stores are not part of this release")])
+
+
+def _mysql(config: Config) -> Store:
+    try:
+        from staffetta.store.mysql import MysqlStore
+    except ModuleNotFoundError as error:
+        remedy = f"mysql:// needs the library {error.name}: pip install 'staffetta[mysql]'"
+        raise SettingsError([FieldProblem("store.url", remedy)]) from error
+    # Who missed two heartbeats has no part of the work any more; what he holds stays his until he is dead.
+    parted_after_ms = min(config.worker.dead_after_ms, 3 * config.worker.heartbeat_ms)
+    try:
+        return MysqlStore(
+            config.store.url, parted_after_ms=parted_after_ms if config.queue.url == "local" else None
+        )
+    except ValueError as error:
+        raise SettingsError([FieldProblem("store.url", str(error))]) from error
 
 
 def _dynamodb(config: Config) -> Store:
@@ -105,7 +123,12 @@ async def opened_store(config: Config, *, owner: bool) -> AsyncIterator[Store]:
         await store.close()
 
 
-def queue_for(config: Config, *, emit: Emit | None = None) -> Queue:
+SHARED_WINDOW = 10_000
+"""What one process sends in some two seconds: so many it takes from a store that others work on too."""
+
+
+def queue_for(config: Config, *, emit: Emit | None = None, store: Store | None = None) -> Queue:
+    """The queue, not yet opened. `store`: the one that it is fed from, where it is known."""
     from staffetta.mail.fairness import Priorities, Weights
 
     fairness, limit = config.fairness, config.limiter
@@ -125,6 +148,12 @@ def queue_for(config: Config, *, emit: Emit | None = None) -> Queue:
     if config.queue.url == "local":
         from staffetta.queue.local import LocalQueue
 
+        parted: object = store
+        if isinstance(parted, Parted):
+            from staffetta.queue.local.parted import PartedQueue
+
+            window = min(config.queue.waiting_max, SHARED_WINDOW)
+            return PartedQueue(mine=parted.mine, waiting_max=window, **order)
         return LocalQueue(waiting_max=config.queue.waiting_max, **order)
     made: Queue = _redis(config).RedisQueue(config.queue.url, strict=config.queue.strict, emit=emit, **order)
     return made

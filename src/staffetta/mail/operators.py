@@ -34,6 +34,8 @@ class Worker(Value, frozen=True, kw_only=True):
     pid: int
     started_at: Millis
     seen_at: Millis
+    feeds: bool = False
+    """It feeds a queue of its own from the store: where several do, they part the e-mails among themselves."""
 
 
 class Pause(Value, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ Rules that hold for every call:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from staffetta.mail.lifecycle import Status
 from staffetta.mail.message import (
@@ -77,6 +77,15 @@ class DeadLetterCounts(Value, frozen=True, kw_only=True):
     by_code: dict[str, int]
     by_company: dict[str, int]
     oldest_at: Millis | None = None
+
+
+@runtime_checkable
+class Parted(Protocol):
+    """A store that several workers share, each with a queue of its own: the e-mails are parted among them."""
+
+    def mine(self, id: str) -> bool:
+        """Whether this process is the one to send this e-mail, of all that live now. `waiting` and `news` tell it of
+        no others; for as long as a change of who lives goes round, the claim decides."""
 
 
 class Store(Protocol):
@@ -187,10 +196,7 @@ class Store(Protocol):
         """Ids of the e-mails bound to a batch, in the order in which they were bound."""
 
     async def apply_all(self, moves: Sequence[Transition]) -> list[Exception | None]:
-        """`apply` for several e-mails at once; one result each (None: applied).
-
-        :raises StoreError: the store is away. Some may have been applied; made again, these lose.
-        """
+        """`apply` for several e-mails at once; one result each (None: applied)."""
 
     # --- reminding the queue ---------------------------------------------------------------------------------------
     async def waiting_companies(self, *, now: Millis) -> list[str]:

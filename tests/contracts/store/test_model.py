@@ -32,7 +32,7 @@ COMPANIES = ("acme", "Ünïcorn", "o'neil")
 RECIPIENTS = ("a@example.com", "b@example.com", "c@example.com")
 TIMES = frozenset(
     {"at", "created_at", "updated_at", "due_at", "expires_at", "reached_at", "opened_at", "committed_at", "closed_at",
-     "moved_at", "enqueued_at", "last_failure_at", "retrying_since", "oldest_at"}
+     "moved_at", "enqueued_at", "last_failure_at", "retrying_since", "oldest_at", "next"}
 )  # fmt: skip
 
 Step: TypeAlias = tuple[str, int, int]

@@ -243,12 +243,11 @@ async def test_an_operators_move_again_is_a_lost_one(post: Letters) -> None:
 async def test_a_move_writes_what_it_says_and_leaves_the_rest(post: Letters) -> None:
     id = await post.ready(priority=4)
     claim = await post.claim(id)
-    move = post.move(
-        claim, S.READY, C.DEFERRED, due_at=post.now + HOUR, attempts=1, attempt=post.closed(claim, NEVER)
-    )
+    later = post.now + HOUR
+    move = post.move(claim, S.READY, C.DEFERRED, due_at=later, attempts=1, attempt=post.closed(claim, NEVER))
     await post.store.apply(move)
     before = await post.email(id)
-    assert (before.due_at, before.attempts, before.priority, before.doubts) == (post.now + HOUR, 1, 4, 0)
+    assert (before.due_at, before.attempts, before.priority, before.doubts) == (later, 1, 4, 0)
 
     cancelled = post.operator(id, S.READY, S.FAILED, C.CANCELLED)
     await post.store.apply(cancelled)

@@ -7,7 +7,6 @@ without polling. Whatever Redis forgets, the store tells again.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import struct
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -373,22 +372,19 @@ class RedisQueue:
     async def block(self, company_id: str) -> None:
         self._blocks.add(company_id)
         self._changes()
-        with contextlib.suppress(QueueError):  # remembered, and told at the next arrival
-            await self.link.call(self._moves.block, ((company_id,), float(self._clock() + BLOCK_MS)))
+        await self.link.call(self._moves.block, ((company_id,), float(self._clock() + BLOCK_MS)))
 
     async def unblock(self, company_id: str) -> None:
         self._blocks.discard(company_id)
         self._changes()
-        with contextlib.suppress(QueueError):  # a block that nobody renews ends by itself
-            await self.link.call(self._moves.block, ((company_id,), 0.0))
+        await self.link.call(self._moves.block, ((company_id,), 0.0))
 
     async def set_weight(self, company_id: str, weight: float) -> None:
         check_weight(company_id, weight)
         self._weights_now[company_id] = weight
         self._changes()
         self._figures_of.pop(company_id, None)
-        with contextlib.suppress(QueueError):  # remembered, and told at the next arrival
-            await self.link.call(self._moves.weigh, (company_id,))
+        await self.link.call(self._moves.weigh, (company_id,))
 
     async def depth(self) -> Depth:
         answer = await self.link.call(self._moves.depth, [])

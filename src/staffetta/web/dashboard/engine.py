@@ -76,7 +76,7 @@ async def alerts(visit: Visit) -> Answer:
 
 
 def is_firing(row: Mapping[str, Any]) -> bool:
-    return row.get("state") == "firing"
+    return str(row.get("state", "")) in ("firing", "on", "open")
 
 
 async def settings(visit: Visit) -> Answer:
