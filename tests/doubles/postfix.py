@@ -52,6 +52,8 @@ class Postfix:
     """TLS from the first byte."""
     trust: ssl.SSLContext
     """Trusts its certificate, for 127.0.0.1."""
+    authority: Path
+    """The same as a file."""
     log: Path
 
 
@@ -83,6 +85,7 @@ def _settle_in(folder: Path, relay_port: int, saslpasswd: str) -> Postfix:
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(folder / "server.pem")
     trust = ssl.create_default_context()
     authority.configure_trust(trust)
+    authority.cert_pem.write_to_path(folder / "authority.pem")
     conf = folder / "conf"
     for each in (conf / "sasl", folder / "queue", folder / "data"):
         each.mkdir(parents=True)
@@ -100,7 +103,9 @@ def _settle_in(folder: Path, relay_port: int, saslpasswd: str) -> Postfix:
         input=PASSWORD.encode(), check=True, capture_output=True,
     )  # fmt: skip
     shutil.chown(folder / "sasldb2", "postfix")
-    return Postfix(port=port, tls_port=tls_port, trust=trust, log=folder / "log")
+    return Postfix(
+        port=port, tls_port=tls_port, trust=trust, authority=folder / "authority.pem", log=folder / "log"
+    )
 
 
 def _main(folder: Path, relay_port: int) -> str:
