@@ -54,7 +54,7 @@ $(VENV)/bin/python:
 		|| { echo "This Python cannot make environments; on Debian: apt-get install python3-venv"; exit 1; }
 
 $(VENV)/.runtime: $(VENV)/bin/python requirements.lock pyproject.toml
-	@test -e $(VENV)/.dev || { echo "Installing Staffetta into $(VENV) …"; \
+	@test -e $(VENV)/.dev || { echo "Installing Staffetta into $(VENV) (once; some 20 seconds) …"; \
 		$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements.lock; }
 	@$(BIN)/pip install -q --disable-pip-version-check --no-deps -e .
 	@touch $@

@@ -16,6 +16,9 @@ import pytest
 from doubles import shell as shells
 from doubles.shell import Program, Shell
 
+pytestmark = pytest.mark.xdist_group("beside")
+"""One service for all of them: they share it, and its process."""
+
 EFFECT_SECONDS = 1.0
 SLACK_SECONDS = 4.0
 """What a busy machine may take on top: the promise is a second, the test is not about this machine."""

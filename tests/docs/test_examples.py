@@ -13,6 +13,9 @@ from doubles import shell as shells
 from doubles.pages import ROOT
 from doubles.shell import PATIENCE_SECONDS, Program, Shell
 
+pytestmark = pytest.mark.xdist_group("examples")
+"""One service for all of them: they share it, and its process."""
+
 EXAMPLES = ROOT / "examples"
 SECRET = "whsec_c2VjcmV0IG9mIHRoZSBleGFtcGxlcywgb25seSBoZXJl"
 

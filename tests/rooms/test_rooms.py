@@ -65,7 +65,6 @@ FOREIGN: dict[str, tuple[str, ...]] = {
     "markupsafe": ("web",),
     "msgspec": ("*",),
     "prometheus_client": ("web.metrics",),
-    "pydantic": ("mail",),
     "redis": ("queue.redis",),
     "rich": ("cli",),
     "starlette": ("web",),
