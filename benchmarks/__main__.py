@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks import parts
 
-FILES = ("ceilings", "drain", "processes", "journey", "latency", "flat", "million")
+FILES = ("ceilings", "drain", "processes", "journey", "latency", "flat", "million", "transport", "verdict")
 
 
 def others(path: Path) -> None:

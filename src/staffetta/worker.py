@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import msgspec
 
 from staffetta.errors import QueueError, StaffettaError, StoreError
-from staffetta.flow import figures, offer, weights
+from staffetta.flow import figures, offer, waits, weights
 from staffetta.flow.deliver import Means
 from staffetta.flow.expire import expire
 from staffetta.flow.orphans import Orphans
@@ -97,14 +97,9 @@ class Worker:
         self._lives = lives
         self._stages = stages
         self._weights = dict(weights or {})
-        self._record = WorkerRecord(
-            id=id,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            started_at=means.clock(),
-            seen_at=means.clock(),
-            feeds=self._keeps_queue,
-        )
+        host, now = socket.gethostname(), means.clock()
+        born = WorkerRecord(id=id, host=host, pid=os.getpid(), started_at=now, seen_at=now)
+        self._record = msgspec.structs.replace(born, feeds=self._keeps_queue)
         self.riders = Riders(means, count=pace.concurrency if sends else 0)
         self.orphans = Orphans(means)
         means.unsure = self.orphans.note
@@ -140,34 +135,52 @@ class Worker:
             await self._steer()
 
     async def run(self) -> None:
-        """Work until `stop`. Nothing is left in an in-work status by an orderly stop."""
+        """Work until `stop`. Nothing is left in an in-work status by an orderly stop.
+
+        :raises StoreUnusable: the store must be mended first. Going on could only make it worse.
+        """
         try:
             await self._run()
         finally:
             self.ended.set()
+        if self._means.presence.unusable is not None:
+            raise self._means.presence.unusable
 
     async def _run(self) -> None:
-        await self._begin()
+        broken = self._means.presence.until_unusable
+        if not await waits.unless(self._begin(), broken, self._stopping.wait):
+            with contextlib.suppress(StoreError):
+                await self._means.store.forget_worker(self.id)
+            return
         loops = [asyncio.create_task(self._keep(stage), name=stage.name) for stage in self._loops()]
         if self._sends:
             self.riders.start()
         self.started.set()
         try:
-            await self._stopping.wait()
+            if not await waits.unless(self._stopping.wait(), broken):
+                self.hurry()
         finally:
             await self._end(loops)
 
     async def _begin(self) -> None:
         means = self._means
         await means.presence.insist(lambda: means.store.heartbeat(self._record))
-        await means.presence.insist(self._steer)
+        await self._reminded(self._steer)
         if self._restores and means.store.owned:
             # One process owns this store: every claim found now belongs to a worker that died.
             await means.presence.insist(lambda: self._restore_from(None))
             await means.presence.insist(self._forget_the_dead)
         if self._keeps_queue:
             # Before anything is taken: what is suspect comes after all others, so all others must be known.
-            await means.presence.insist(self._fill)
+            await self._reminded(self._fill)
+
+    async def _reminded(self, step: Callable[[], Awaitable[object]]) -> None:
+        """A step that tells the queue, at the start. A queue that is away ends nobody: the loops go on trying."""
+        try:
+            await self._means.presence.insist(step)
+        except QueueError as error:
+            message = "the queue does not answer; it is tried again, and the store has every e-mail"
+            self._means.emit(Troubled(at=self._means.clock(), part="queue", message=message, error=str(error)))
 
     def _loops(self) -> list[Stage]:
         pace = self._pace
@@ -228,7 +241,7 @@ class Worker:
         pace, means = self._pace, self._means
         beating = [task for task in loops if task.get_name() in ("heartbeat", "leases", "watch")]
         others = [task for task in loops if task not in beating]
-        await _cancel(others)
+        await waits.cancel(others)
         left = self.riders.close()
         with contextlib.suppress(QueueError):
             await means.queue.postpone(left)
@@ -238,11 +251,11 @@ class Worker:
             if isinstance(error, Exception):
                 message = "a part could not be ended in order; restore takes back what it held"
                 means.emit(Troubled(at=means.clock(), part="stop", message=message, error=repr(error)))
-        await _cancel(beating)
-        with contextlib.suppress(StoreError):
-            await self.orphans.look()
-            await self._publish()  # whoever lays figures together reads the last ones before they go
-            await means.store.forget_worker(self.id)
+        await waits.cancel(beating)
+        # Each for itself: a silent queue must not keep the record. Last figures are read before they go with it.
+        for last in (self.orphans.look, self._publish, lambda: means.store.forget_worker(self.id)):
+            with contextlib.suppress(StoreError, QueueError):
+                await last()
 
     # --- sending ----------------------------------------------------------------------------------------------
 
@@ -297,8 +310,8 @@ class Worker:
     async def _review(self) -> None:
         """Companies that may send again get their turns back."""
         for company_id in [name for name in self._blocked if self._may_send(name)]:
-            self._blocked.discard(company_id)
             await self._means.queue.unblock(company_id)
+            self._blocked.discard(company_id)  # only then: a queue that failed is asked again
 
     async def _fill(self) -> None:
         await offer.fill(self._means.store, self._means.queue, now=self._means.clock())
@@ -338,15 +351,16 @@ class Worker:
 
     async def _pause(self, pauses: Sequence[Pause]) -> None:
         means = self._means
+        # What holds here first: a queue that fails in between must not let anything through.
         means.routes.pause(frozenset(pause.name for pause in pauses if pause.scope == "transport"))
         self._paused_companies = frozenset(pause.name for pause in pauses if pause.scope == "company")
+        self._paused_all = any(pause.scope == "all" for pause in pauses)
+        if not self._paused_all:
+            self._go_on.set()
         for company_id in self._paused_companies - self._blocked:
             self._blocked.add(company_id)
             await means.queue.block(company_id)
         await self._review()
-        self._paused_all = any(pause.scope == "all" for pause in pauses)
-        if not self._paused_all:
-            self._go_on.set()
 
     async def _publish(self) -> None:
         """Figures that live in this process, for any command to show. Unchanged ones are written less often."""
@@ -434,9 +448,3 @@ class Worker:
         return await expire(
             store=means.store, queue=means.queue, rulebook=means.rulebook, now=means.clock(), emit=means.emit
         )
-
-
-async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -84,9 +84,18 @@ class Ordeal:
     """Owns every process that it starts, and ends them all."""
 
     def __init__(
-        self, folder: Path, *, seed: int, callbacks: bool = True, script: str = SCRIPT, **settings: str
+        self,
+        folder: Path,
+        *,
+        seed: int,
+        callbacks: bool = True,
+        script: str = SCRIPT,
+        data: Path | None = None,
+        **settings: str,
     ) -> None:
+        """`data`: where the engine keeps what it keeps; left out, beside everything else."""
         self.folder = folder
+        self.data = folder if data is None else data
         self.chance = random.Random(seed)
         self.shell = Shell(folder, **(SETTINGS | settings))
         self.kills = 0
@@ -117,7 +126,8 @@ class Ordeal:
         self.shell.environment |= {
             "STAFFETTA_TRANSPORT": address,
             "STAFFETTA_LISTEN": f"127.0.0.1:{self._port}",
-            "STAFFETTA_STORE": f"sqlite:///{self.folder / 'outbox.db'}",
+            "STAFFETTA_STORE": f"sqlite:///{self.data / 'outbox.db'}",
+            "STAFFETTA_SPOOL__PATH": str(self.data / "spool"),
         }
         if self._callbacks:
             url = self._stack.enter_context(receiver(self._told))
@@ -177,6 +187,15 @@ class Ordeal:
             assert time.monotonic() < ends, f"it never answered: {self.log.read_text()[-3_000:]}"
             time.sleep(PAUSE_SECONDS)
 
+    def until_owned(self) -> None:
+        """Until it has the store: its first act."""
+        ends = time.monotonic() + PATIENCE_SECONDS
+        owner = self.data / "outbox.db.owner"
+        while not owner.exists() or owner.read_text().strip() != str(self.process.pid):
+            assert self.process.poll() is None, self.log.read_text()[-3_000:]
+            assert time.monotonic() < ends, "it never had the store"
+            time.sleep(PAUSE_SECONDS / 4)
+
     def kill(self, *, whole: bool = True) -> None:
         """SIGKILL: to all its processes at once, or to the first alone."""
         if self._process is None:
@@ -189,6 +208,10 @@ class Ordeal:
         self._process.wait()
         self._process = None
         self.kills += 1
+
+    def signal_all(self, number: signal.Signals) -> None:
+        """To all its processes at once."""
+        os.killpg(self.process.pid, number)
 
     def stop(self) -> None:
         """In order; it must end well."""
@@ -218,6 +241,14 @@ class Ordeal:
         while self.log.read_text().count(words) < count:
             assert time.monotonic() < ends, f"it never said so; it said {self.log.read_text()[-3_000:]}"
             time.sleep(PAUSE_SECONDS)
+
+    def get(self, path: str) -> tuple[int, str]:
+        """One answer of its API."""
+        connection = http.client.HTTPConnection(self.api, timeout=10)
+        with contextlib.closing(connection):
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
 
     @property
     def api(self) -> str:
@@ -340,7 +371,7 @@ class Ordeal:
         """E-mails by status, as a command beside it would read them."""
 
         async def read() -> dict[Status, int]:
-            store = SqliteStore(self.folder / "outbox.db", owner=False)
+            store = SqliteStore(self.data / "outbox.db", owner=False)
             await store.open()
             try:
                 return {status: n for status, n in (await store.counts()).items() if n}
@@ -368,11 +399,11 @@ class Ordeal:
 
     async def _read(self) -> tuple[dict[str, Record], Sequence[str]]:
         """As owner: what is left of another one keeps this from opening."""
-        store = SqliteStore(self.folder / "outbox.db")
+        store = SqliteStore(self.data / "outbox.db")
         await store.open()
         try:
             left = [f"worker {one.id} is still known" for one in await store.workers()]
-            left += [str(path) for path in self.folder.rglob("*.tmp")]
+            left += [str(path) for path in self.data.rglob("*.tmp")]
             records: dict[str, Record] = {}
             cursor: str | None = None
             while True:

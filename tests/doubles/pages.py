@@ -135,9 +135,9 @@ class Reader:
         commands = folder / "bin"
         commands.mkdir()
         (commands / "staffetta").write_text(f'#!/bin/sh\nexec {sys.executable} -m staffetta "$@"\n')
-        (commands / "python").symlink_to(sys.executable)
+        (commands / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
         for command in commands.iterdir():
-            command.chmod(0o755) if not command.is_symlink() else None
+            command.chmod(0o755)
         self.folder = folder / "page"
         self.folder.mkdir()
         self._shell = Shell(
@@ -179,6 +179,15 @@ class Reader:
             assert wanted.fullmatch(self._said.strip() + "\n"), (
                 f"line {block.line} shows:\n{text}\nbut it was:\n{self._said}"
             )
+
+    @property
+    def shell(self) -> Shell:
+        """For what the page leaves to its reader."""
+        return self._shell
+
+    def typed(self, block: Block) -> str:
+        """Type one block, whatever its words say of it; what was said."""
+        return self._typed(block, self._localized(block.text))
 
     def _localized(self, text: str) -> str:
         for known, free in self._ports.items():

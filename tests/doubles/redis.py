@@ -53,9 +53,14 @@ class RedisServer:
         return f"redis://127.0.0.1:{self.port}/0"
 
     def start(self) -> RedisServer:
+        return self.start_as("--save", "", *self.settings)
+
+    def start_as(self, *settings: str) -> RedisServer:
+        """`settings` as the command line has them; the first may be a file."""
+        files = [one for one in settings[:1] if not one.startswith("--")]
         command = [
-            self._program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder),
-            "--save", "", "--daemonize", "no", "--loglevel", "warning", "--logfile", "redis.log", *self.settings,
+            self._program, *files, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder),
+            "--daemonize", "no", "--loglevel", "warning", "--logfile", "redis.log", *settings[len(files) :],
         ]  # fmt: skip
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
         self.until_answers()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import os
 import re
 import signal
@@ -124,9 +123,6 @@ def until_counted(ordeal: Ordeal, sent: int) -> None:
 
 
 def metric(ordeal: Ordeal, name: str) -> str:
-    connection = http.client.HTTPConnection(ordeal.api, timeout=10)
-    with contextlib.closing(connection):
-        connection.request("GET", "/metrics")
-        text = connection.getresponse().read().decode()
+    _, text = ordeal.get("/metrics")
     found = re.search(f"^{re.escape(name)} (.*)$", text, re.MULTILINE)
     return found[1] if found else "nothing"

@@ -229,14 +229,69 @@ async def test_a_relay_that_greets_well_and_then_fails_does_not_flap() -> None:
     script = Script(rule=(Rule(at="mail", reply="530 5.7.0 Must issue a STARTTLS command first"),))
     async with SinkServer(script) as first, SinkServer(keep=True) as second:
         rig = Rig(transports=[smtp(first.port, name="first"), smtp(second.port, name="second")])
+        shown = set()
         async with at_work(rig):
             for minute in range(60):
                 await rig.add(*(email(n, now=rig.clock()) for n in range(minute * 20, minute * 20 + 20)))
-                await asyncio.sleep(60)
+                for _ in range(60):
+                    await asyncio.sleep(1)
+                    if minute > 1:
+                        shown.add(rig.routes.figures()[0]["state"])
             await until(rig, {Status.SENT: 1_200}, 60)
         assert states(rig, "first").count("closed") < 75, "once a minute at most, in the long run"
+        assert "closed" not in shown, "the alarm stays: a probe does not see this trouble"
         assert len(second.messages) == 1_200
         assert (await rig.store.dead_letter_counts()).size == 0
+
+
+@story
+async def test_an_ses_that_cannot_be_reached_leaves_it_to_the_relay_in_the_same_attempt() -> None:
+    """Its connection is made before the mark, so that nothing is committed where nobody is."""
+    away = SesSettings(
+        region=REGION, endpoint=f"http://127.0.0.1:{await _port()}", access_key=KEY, secret_key=SECRET
+    )
+    async with SinkServer(keep=True) as second:
+        rig = Rig(transports=[SesTransport(away, name="ses"), smtp(second.port, name="second")])
+        (job,) = await rig.add(email(1, now=rig.clock()))
+        async with at_work(rig):
+            await until(rig, {Status.SENT: 1}, 5)
+        journal = await rig.store.attempts(job.id)
+    assert [(one.attempt, one.part, one.transport, one.committed_at > 0) for one in journal] == [
+        (1, 1, "ses", False), (1, 2, "second", True),
+    ]  # fmt: skip
+    assert (await rig.email(job.id)).attempts == 1
+
+
+@story
+async def test_too_many_recipients_are_sent_in_parts_of_one_attempt() -> None:
+    """Those accepted are done, the rest goes at once under the same claim; nobody gets it twice."""
+    few = Rule(at="rcpt", per="connection", skip=2, reply="452 4.5.3 Too many recipients")
+    async with SinkServer(Script(rule=(few,)), keep=True) as relay:
+        rig = Rig(transports=[smtp(relay.port, messages_per_connection=1)])
+        to = [f"r{n}@home.example" for n in range(7)]
+        (job,) = await rig.add(msgspec.structs.replace(email(1, now=rig.clock()), recipients=tuple(to)))
+        async with at_work(rig):
+            await until(rig, {Status.SENT: 1}, 5)
+        journal = await rig.store.attempts(job.id)
+    assert [kept.recipients for kept, _ in relay.messages] == [tuple(to[n : n + 2]) for n in range(0, 7, 2)]
+    assert [(one.attempt, one.part, one.counted) for one in journal] == [
+        (1, 1, False), (1, 2, False), (1, 3, False), (1, 4, True),
+    ]  # fmt: skip
+    assert (await rig.email(job.id)).attempts == 1
+
+
+@story
+async def test_a_servers_hint_is_waited_for() -> None:
+    """Greylisted for eight minutes: the policy's one second would only annoy."""
+    grey = Rule(at="rcpt", count=1, reply="451 4.7.1 Greylisted, please try again in 8 minutes")
+    async with SinkServer(Script(rule=(grey,)), keep=True) as relay:
+        rig = Rig(transports=[smtp(relay.port)])
+        await rig.add(email(1, now=rig.clock()))
+        async with at_work(rig):
+            await asyncio.sleep(470)
+            assert len(relay.messages) == 0
+            assert relay.connections == 1
+            await until(rig, {Status.SENT: 1}, 30)
 
 
 @story

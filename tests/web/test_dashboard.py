@@ -354,8 +354,8 @@ async def told(tmp_path: Path) -> AsyncIterator[Front]:
         return [dict(row) for row in rows]
 
     async def alerts() -> list[dict[str, object]]:
-        return [{"alert": HOSTILE, "state": "firing", "value": HOSTILE, "condition": HOSTILE, "since": HOSTILE},
-                {"alert": "dlq", "state": "ok", "value": 3, "condition": "> 100"}]  # fmt: skip
+        return [{"name": HOSTILE, "title": HOSTILE, "remedy": HOSTILE, "state": "firing", "value": HOSTILE, "condition": HOSTILE, "since": HOSTILE},
+                {"name": "dlq", "state": "ok", "value": 3, "condition": "> 100"}]  # fmt: skip
 
     def in_force() -> list[Setting]:
         return [Setting(name="store.url", value=HOSTILE, source="default", about="Where")]

@@ -139,10 +139,12 @@ async def engine(
 async def _begun(worker: Worker, running: asyncio.Task[None]) -> None:
     """Until the worker has begun; its trouble, where it ended instead."""
     started = asyncio.create_task(worker.started.wait())
-    await asyncio.wait((started, running), return_when=asyncio.FIRST_COMPLETED)
-    if running.done():
+    try:
+        await asyncio.wait((started, running), return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            await running
+    finally:
         started.cancel()
-        await running
 
 
 async def _stopped(worker: Worker, running: asyncio.Task[None]) -> None:

@@ -151,7 +151,13 @@ class Crew:
         view = self._sharing.view()
         keeper = self._engine
         life = Life(
-            Service(keeper.store, view, hear=lambda kind: _hear(kind, begun), leaving=keeper.gathering.look)
+            Service(
+                keeper.store,
+                view,
+                hear=lambda kind: _hear(kind, begun),
+                leaving=keeper.gathering.look,
+                unusable=keeper.presence.lost,
+            )
         )
         self._lives[number] = life
         try:

@@ -13,7 +13,7 @@ from staffetta.app import wiring
 from staffetta.app.engine import Engine, engine
 from staffetta.config import Config
 from staffetta.errors import FieldProblem, QueueError, SettingsError, StoreError
-from staffetta.flow import figures, watch
+from staffetta.flow import figures, waits, watch
 from staffetta.logs import FLUSH_BYTES, PIPE_BYTES, Listeners, Log
 from staffetta.mail.message import Value
 from staffetta.mail.trend import EVERY_MS, Trend
@@ -45,19 +45,44 @@ async def run(
     write_bytes = PIPE_BYTES if config.worker.processes > 1 else FLUSH_BYTES
     log = Log(level=config.log.level, levels=config.log.levels, form=config.log.format, write_bytes=write_bytes)
     listeners.add(log, attempts=log.hears_attempts)
-    ended = asyncio.Event()
+    ended, hurry = asyncio.Event(), Hurry()
     try:
-        async with working(config, stages=stages, listeners=listeners) as running:
-            with _signals(ended, running):
+        with _signals(ended, hurry):
+            async with contextlib.AsyncExitStack() as opened:
+                running = await _opened(opened, working(config, stages=stages, listeners=listeners), ended)
+                if running is None:
+                    return
+                hurry.running = running
                 async with contextlib.AsyncExitStack() as stack:
                     url = (await stack.enter_async_context(answering(running))).url if api else None
                     _say_ready(log, stages, url)
                     if on_ready is not None:
                         on_ready(Ready(url=url))
-                    await ended.wait()
+                    await waits.unless(ended.wait(), running.worker.ended.wait)
                 await running.stop()
     finally:
         log.flush()
+
+
+async def _opened(
+    stack: contextlib.AsyncExitStack,
+    parts: contextlib.AbstractAsyncContextManager[Engine],
+    ended: asyncio.Event,
+) -> Engine | None:
+    """The engine, open; None when a signal came first: what was open already is closed in order."""
+    opening = asyncio.create_task(stack.enter_async_context(parts))
+    waiting = asyncio.create_task(ended.wait())
+    try:
+        await asyncio.wait((opening, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if not opening.done():
+            opening.cancel()
+        return await opening
+    except asyncio.CancelledError:
+        if not opening.cancelled():
+            raise
+        return None
+    finally:
+        waiting.cancel()
 
 
 def working(
@@ -71,13 +96,25 @@ def working(
     return engine(config, stages=stages, listeners=listeners)
 
 
+class Hurry:
+    """What a second signal does, once there is something that can be hurried."""
+
+    def __init__(self) -> None:
+        self.running: Engine | None = None
+
+    def __call__(self) -> None:
+        if self.running is not None:
+            self.running.hurry()
+
+
 @contextlib.contextmanager
-def _signals(ended: asyncio.Event, running: Engine) -> Iterator[None]:
+def _signals(ended: asyncio.Event, hurry: Callable[[], None]) -> Iterator[None]:
+    """From the very first: who is told to stop while he begins leaves nothing half begun either."""
     loop = asyncio.get_running_loop()
 
     def signalled() -> None:
         if ended.is_set():
-            running.hurry()
+            hurry()
         ended.set()
 
     for number in SIGNALS:

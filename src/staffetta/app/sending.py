@@ -19,7 +19,7 @@ import uvloop
 
 from staffetta.app.engine import Engine, engine
 from staffetta.config import Config
-from staffetta.errors import StoreUnavailable
+from staffetta.errors import StaffettaError, StoreUnavailable
 from staffetta.keeper import client as kept
 from staffetta.keeper import line as wire
 from staffetta.logs import PIPE_BYTES, Listeners, Log
@@ -90,6 +90,8 @@ def main(number: str) -> None:
         uvloop.run(_send(end))
     except StoreUnavailable:
         sys.exit(KEEPER_GONE)
+    except StaffettaError as error:
+        sys.exit(f"Error: {error}")
 
 
 if __name__ == "__main__":

@@ -97,6 +97,7 @@ class Desk:
     ) -> None:
         self._store = store
         self._queue = queue
+        self._queue_away = False
         self._spool = spool
         self._clock = clock
         self._new_id = new_id
@@ -232,8 +233,10 @@ class Desk:
         try:
             for company_id in {job.company_id for job in await queue.offer(jobs)}:
                 await queue.full(company_id, more=True)
+            self._queue_away = False
         except QueueError as error:
-            if self._emit is not None:
+            again, self._queue_away = self._queue_away, True
+            if self._emit is not None and not again:  # once an outage, not once an e-mail
                 told = "e-mails were accepted but the queue could not be told; they are found in the store"
                 self._emit(Troubled(at=now, part="queue", message=told, error=repr(error)))
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from staffetta.errors import StoreError
+from staffetta.errors import StoreError, StoreUnusable
 from staffetta.mail.events import Emit, Troubled
 from staffetta.mail.message import Millis
 
@@ -26,10 +26,16 @@ class Presence:
         self._back = asyncio.Event()
         self._back.set()
         self._gone = asyncio.Event()
+        self._broken = asyncio.Event()
         self.here = True
         self.outages = 0
+        self.unusable: StoreUnusable | None = None
+        """Why somebody must mend the store before anything more may be done with it."""
 
     def lost(self, error: StoreError) -> None:
+        if isinstance(error, StoreUnusable) and self.unusable is None:
+            self.unusable = error
+            self._broken.set()
         if not self.here:
             return
         self.here = False
@@ -50,6 +56,9 @@ class Presence:
 
     async def until_lost(self) -> None:
         await self._gone.wait()
+
+    async def until_unusable(self) -> None:
+        await self._broken.wait()
 
     async def insist(self, call: Callable[[], Awaitable[T]]) -> T:
         """Repeat a call until the store answers it, however long: what was heard must not be forgotten.

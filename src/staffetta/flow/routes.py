@@ -216,7 +216,7 @@ class Routes:
         return [
             {
                 "transport": route.name,
-                "state": PAUSED if route.paused else route.breaker.state,
+                "state": PAUSED if route.paused else route.breaker.shown,
                 "reason": route.breaker.reason,
                 "since": route.breaker.since,
                 "limit": route.limit,

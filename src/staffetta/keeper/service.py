@@ -7,6 +7,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from staffetta.errors import StoreUnusable
 from staffetta.keeper import line as wire
 from staffetta.keeper.calls import CALLS, Call, Trouble, encode
 from staffetta.keeper.client import Hello
@@ -19,6 +20,7 @@ class Service:
     """One engine's calls, made on the real store and queue.
 
     `hear`: what it says that is no call. `leaving`: done before a worker is forgotten, who told his figures.
+    `unusable`: told when a call found that the store must be mended.
     """
 
     def __init__(
@@ -28,10 +30,12 @@ class Service:
         *,
         hear: Callable[[int], None] = lambda _: None,
         leaving: Callable[[], Awaitable[object]] | None = None,
+        unusable: Callable[[StoreUnusable], None] = lambda _: None,
     ) -> None:
         self._owners: dict[str, Any] = {"store": store, "queue": queue}
         self._hear_word = hear
         self._leaving = leaving
+        self._unusable = unusable
         self._line: Line | None = None
         self._store_tasks: set[asyncio.Task[None]] = set()
         self._queue_tasks: set[asyncio.Task[None]] = set()
@@ -90,6 +94,8 @@ class Service:
             kind, body = wire.ANSWER, encode(told if call.pack is None else call.pack(told))
         except Exception as error:  # noqa: BLE001  # whoever asked hears of it, whatever it is
             kind, body = wire.TROUBLE, encode(Trouble.of(error))
+            if isinstance(error, StoreUnusable):
+                self._unusable(error)
         if number != wire.NOBODY and not line.gone:
             line.say(kind, number, body)
 

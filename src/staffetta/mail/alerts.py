@@ -21,7 +21,9 @@ DAY_MS = 24 * HOUR_MS
 STEP_MS = 600_000
 """Older readings than the window are kept so far apart, for a day."""
 LEAST = 10
-"""Below so many ends, attempts or calls a share says nothing."""
+"""Below so many ends or attempts a share says nothing."""
+LEAST_CALLS = 3
+"""A receiver that is down is called less and less often."""
 
 FAILURE_SHARE, DEAD_SHARE, CALLBACK_SHARE = 0.10, 0.02, 0.50
 DEAD_LETTERS, DEAD_LETTERS_OF_ONE = 100, 50
@@ -118,8 +120,8 @@ def _before(past: Sequence[Reading], span_ms: int) -> Reading:
 # ------------------------------------------------------------------------------------------------ conditions
 
 
-def _share(some: int, of: int, limit: float) -> Finding:
-    if of < LEAST:
+def _share(some: int, of: int, limit: float, least: int = LEAST) -> Finding:
+    if of < least:
         return Finding(wrong=False, value=f"{some} of {of}")
     return Finding(wrong=some / of > limit, value=f"{some / of:.1%} ({some} of {of})")
 
@@ -238,9 +240,8 @@ def _anomaly(past: Sequence[Reading]) -> Iterator[Finding]:
 
 def _callbacks(past: Sequence[Reading]) -> Iterator[Finding]:
     before, now = _before(past, WINDOW_MS), past[-1]
-    yield _share(
-        now.callbacks_failed - before.callbacks_failed, now.callbacks - before.callbacks, CALLBACK_SHARE
-    )
+    failed, calls = now.callbacks_failed - before.callbacks_failed, now.callbacks - before.callbacks
+    yield _share(failed, calls, CALLBACK_SHARE, LEAST_CALLS)
 
 
 def _in_doubt(past: Sequence[Reading]) -> Iterator[Finding]:

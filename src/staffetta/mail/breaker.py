@@ -45,6 +45,8 @@ class Breaker(Value, frozen=True, kw_only=True):
     """The rule of the verdict that told of it."""
     account: bool = False
     """The sender's account is in trouble, not the way there."""
+    unseen: bool = False
+    """E-mails failed on trial, after a probe that went well: it cannot see this trouble."""
     failures: int = 0
     """In a row, each of which reached the transport."""
     openings: int = 0
@@ -61,6 +63,12 @@ class Breaker(Value, frozen=True, kw_only=True):
     @property
     def on_trial(self) -> bool:
         return self.state == "closed" and self.openings > 0
+
+    @property
+    def shown(self) -> str:
+        """For who watches: a good probe ends no trouble that it cannot see; the first e-mail that goes well does."""
+        blind = self.on_trial and not self.successes and (self.account or self.unseen)
+        return "half-open" if blind else self.state
 
     @property
     def room(self) -> int | None:
@@ -134,6 +142,7 @@ def _told(breaker: Breaker, verdict: Verdict, *, reason: str, now: Millis) -> Br
         reason=reason,
         rule=verdict.rule,
         account=verdict.label == "account",
+        unseen=breaker.unseen or breaker.on_trial,
         failures=breaker.failures + 1,
         successes=0,
     )

@@ -196,7 +196,10 @@ class Store(Protocol):
         """Ids of the e-mails bound to a batch, in the order in which they were bound."""
 
     async def apply_all(self, moves: Sequence[Transition]) -> list[Exception | None]:
-        """`apply` for several e-mails at once; one result each (None: applied)."""
+        """`apply` for several e-mails at once; one result each (None: applied).
+
+        :raises StoreError: the store is away. Some may have been applied; made again, these lose.
+        """
 
     # --- reminding the queue ---------------------------------------------------------------------------------------
     async def waiting_companies(self, *, now: Millis) -> list[str]:

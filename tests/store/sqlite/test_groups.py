@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import apsw
@@ -120,6 +121,24 @@ async def test_when_the_transaction_fails_nobody_is_told_yes_and_nothing_is_half
     for claim in claims:
         await post.store.apply(post.delivered(claim))
     assert (await store.counts())[Status.SENT] == 10
+
+
+async def test_a_store_that_is_away_is_no_moves_own_result(post: Letters, path: Path) -> None:
+    """On a full disk acknowledged callbacks were taken for moves that had lost, and forgotten: nobody insisted."""
+    claims = [await post.claim(await post.ready()) for _ in range(3)]
+    other = SqliteStore(path, owner=False, busy_ms=20)
+    await other.open()
+    blocker = apsw.Connection(str(path))
+    blocker.execute("BEGIN IMMEDIATE")
+    try:
+        with pytest.raises(StoreUnavailable):
+            await other.apply_all([post.delivered(claim) for claim in claims])
+    finally:
+        blocker.execute("ROLLBACK")
+        blocker.close()
+
+    assert [None] * 3 == await other.apply_all([post.delivered(claim) for claim in claims])
+    await other.close()
 
 
 async def test_losers_of_a_group_are_told_by_name(post: Letters) -> None:

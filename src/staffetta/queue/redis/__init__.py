@@ -7,6 +7,7 @@ without polling. Whatever Redis forgets, the store tells again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import struct
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -372,19 +373,22 @@ class RedisQueue:
     async def block(self, company_id: str) -> None:
         self._blocks.add(company_id)
         self._changes()
-        await self.link.call(self._moves.block, ((company_id,), float(self._clock() + BLOCK_MS)))
+        with contextlib.suppress(QueueError):  # remembered, and told at the next arrival
+            await self.link.call(self._moves.block, ((company_id,), float(self._clock() + BLOCK_MS)))
 
     async def unblock(self, company_id: str) -> None:
         self._blocks.discard(company_id)
         self._changes()
-        await self.link.call(self._moves.block, ((company_id,), 0.0))
+        with contextlib.suppress(QueueError):  # a block that nobody renews ends by itself
+            await self.link.call(self._moves.block, ((company_id,), 0.0))
 
     async def set_weight(self, company_id: str, weight: float) -> None:
         check_weight(company_id, weight)
         self._weights_now[company_id] = weight
         self._changes()
         self._figures_of.pop(company_id, None)
-        await self.link.call(self._moves.weigh, (company_id,))
+        with contextlib.suppress(QueueError):  # remembered, and told at the next arrival
+            await self.link.call(self._moves.weigh, (company_id,))
 
     async def depth(self) -> Depth:
         answer = await self.link.call(self._moves.depth, [])

@@ -18,6 +18,7 @@ from staffetta.store.dynamodb.beats import Beats
 from staffetta.store.dynamodb.counting import Counting
 from staffetta.store.dynamodb.handin import HandIn
 from staffetta.store.dynamodb.ledger import Ledger
+from staffetta.store.dynamodb.letters import Letters
 from staffetta.store.dynamodb.listings import Listings
 from staffetta.store.dynamodb.moves import Moves, Turn
 from staffetta.store.dynamodb.place import Place, read
@@ -55,6 +56,7 @@ class DynamoStore(HandIn, Moves, Stages, Reminders, Retirement, Listings, Steeri
         self.work: Work = Sparse(place, self.wire)
         self.sparse = True
         self.answers = Answers(place, self.wire)
+        self.letters = Letters(place, self.wire)
         self.engine = EngineTable(place, self.wire)
         self.beats = Beats(monotonic)
         self.adoption = Adoption(self.ledger)

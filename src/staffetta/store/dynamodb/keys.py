@@ -187,7 +187,6 @@ def listing(what: str, id: str) -> str:
 
 
 EVERY = "EVERY"
-DEAD_LETTERS = "DLQ"
 FILE = "_FILE#"
 """Names a file of an e-mail's content, so that it is known who else names it."""
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-import msgspec
-
 from staffetta.errors import LockNotAcquired, StoreUnavailable
 from staffetta.mail import journal
 from staffetta.mail.lifecycle import Cause, Status
-from staffetta.mail.message import Attempt, DeadLetter, HistoryEntry, Millis
+from staffetta.mail.message import Attempt, HistoryEntry, Millis
 from staffetta.store.dynamodb import keys, values
 from staffetta.store.dynamodb.counting import Counting
 from staffetta.store.dynamodb.place import Place
@@ -43,6 +41,10 @@ _HEAD = (
     " MarkedAt, MarkedBy, SentAlone, LateReplies, ToldWith, Erased, LeftTo, Todo, TodoAt, Line,"
     " LineAt, Listed, ListedAt"
 )
+
+
+class Stale(Exception):  # never leaves this package
+    """Something beside the record was not as it was read: read all of it again."""
 
 
 class Held:
@@ -198,7 +200,7 @@ class Ledger:
         if why.get("history") == DUPLICATE:
             await self._count_entries(row)
         if why.get("letter") in (LOST, DUPLICATE):
-            row.has_letter = not row.has_letter
+            raise Stale from refused
         if why.get("listed") in (LOST, DUPLICATE):
             row.begun = not row.begun
         if why.get("content") in (LOST, DUPLICATE):
@@ -290,19 +292,6 @@ class Ledger:
         told = {"Journal": values.pack_attempt(attempt), "Claim": attempt.token}
         return self.insert(row, keys.attempt_item(attempt.attempt, attempt.part), told)
 
-    def letter(self, row: Row, letter: DeadLetter) -> Statement:
-        """A dead letter, put there or renewed."""
-        told: Item = {
-            "Letter": msgspec.msgpack.encode(letter),
-            "Listed": keys.listing(keys.DEAD_LETTERS, row.id),
-            "ListedAt": listed_letter(letter),
-        }
-        if not row.has_letter:
-            return self.insert(row, keys.DEAD, told)
-        changes = ", ".join(f"{name}=?" for name in told)
-        text = f"UPDATE {self.table} SET {changes} WHERE Id=? AND Status='{keys.DEAD}'"
-        return text, (*told.values(), row.id)
-
     def listed(self, row: Row) -> Statement:
         """The keys by which listings find an e-mail that another program brought."""
         told: Item = {
@@ -318,10 +307,3 @@ class Ledger:
 
     def delete(self, id: str, status: str) -> Statement:
         return f"DELETE FROM {self.table} WHERE Id=? AND Status=?", (id, status)
-
-
-def listed_letter(letter: DeadLetter) -> str:
-    """A dead letter's place, and what counting needs of it. The company last, for it may hold any sign."""
-    return keys.listed_at(
-        letter.moved_at, letter.outbox_id, str(letter.ttl_ms), letter.last_failure_code or "", letter.company_id
-    )

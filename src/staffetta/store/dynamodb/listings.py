@@ -7,8 +7,6 @@ import heapq
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
-import msgspec
-
 from staffetta.errors import StoreUnusable
 from staffetta.mail.lifecycle import Cause, Status
 from staffetta.mail.message import Attempt, DeadLetter, Email, HistoryEntry, Millis
@@ -17,6 +15,7 @@ from staffetta.store.contract import Content
 from staffetta.store.dynamodb import keys, values
 from staffetta.store.dynamodb.keys import read_cursor, write_cursor
 from staffetta.store.dynamodb.ledger import Ledger
+from staffetta.store.dynamodb.letters import FAMILY, Letters
 from staffetta.store.dynamodb.rows import Row
 from staffetta.store.dynamodb.values import Item
 from staffetta.store.dynamodb.work import Seeds, Work
@@ -35,7 +34,7 @@ class Listings:
     ledger: Ledger
     work: Work
     sparse: bool
-    letter_of: Callable[[str], Awaitable[DeadLetter | None]]
+    letters: Letters
 
     # --- one e-mail ------------------------------------------------------------------------------------------
 
@@ -76,51 +75,37 @@ class Listings:
         )  # fmt: skip
 
     async def dead_letter(self, id: str) -> DeadLetter | None:
-        return await self.letter_of(id)
+        return await self.letters.one(id)
 
     # --- listings --------------------------------------------------------------------------------------------
 
     async def emails(self, filter: Filter, *, limit: int, cursor: str | None = None) -> Page:
         before = read_cursor(cursor) if cursor is not None else None
+        if filter.code is not None:
+            return await self._by_code(filter, limit, before)
         if not self.sparse:
             return await self._by_the_seeds_query(filter, limit, before)
-        by_letter = filter.code is not None
 
         async def shown(ids: list[str]) -> list[Email]:
             rows = await self.ledger.rows(ids)
-            letters = await self._letters(ids) if by_letter else {}
-            return [
-                rows[id].email()
-                for id in ids
-                if id in rows and _wanted(filter, rows[id], rows[id].created_at, letters.get(id))
-            ]
+            return [rows[id].email() for id in ids if id in rows and _wanted(filter, rows[id])]
 
         place = self._candidates(filter, before)
         return await _paged(place, shown, lambda one: (one.created_at, one.id), limit)
 
     async def dead_letters(self, filter: Filter, *, limit: int, cursor: str | None = None) -> Page:
         before = read_cursor(cursor) if cursor is not None else None
-        if not self.sparse:
-            raise StoreUnusable(NO_INDEX)
 
         async def shown(ids: list[str]) -> list[DeadLetter]:
-            letters = await self._letters(ids)
+            letters = await self.letters.many(ids)
             rows = await self.ledger.rows(ids) if filter.status or filter.recipient else {}
             return [
                 letters[id] for id in ids if id in letters and _letter_wanted(filter, letters[id], rows.get(id))
             ]
 
-        places = self._listed(keys.DEAD_LETTERS, filter.since, filter.until, before)
+        text = f"SELECT Member FROM {self.letters.entries} WHERE Family=? AND Member BETWEEN ? AND ?"
+        places = self._merged(text, keys.shards_of(FAMILY), filter.since, filter.until, before)
         return await _paged(places, shown, lambda one: (one.moved_at, one.outbox_id), limit)
-
-    async def _letters(self, ids: Sequence[str]) -> dict[str, DeadLetter]:
-        found: dict[str, DeadLetter] = {}
-        for some in keys.chunks(ids, 50):
-            marks = ",".join("?" * len(some))
-            text = f"SELECT Id, Letter FROM {self.ledger.table} WHERE Id IN ({marks}) AND Status='{keys.DEAD}'"
-            for item in await self.ledger.wire.execute(text, *some, consistent=True):
-                found[item["Id"]] = msgspec.msgpack.decode(item["Letter"], type=DeadLetter)
-        return found
 
     def _candidates(
         self, filter: Filter, before: tuple[Millis, str] | None
@@ -137,17 +122,14 @@ class Listings:
             lists, index = keys.shards_of(filter.company_id), "Company"
         else:
             lists, index = keys.shards_of(keys.EVERY), "Listed"
-        return self._merged(lists, index, since, until, before)
-
-    def _listed(
-        self, what: str, since: Millis | None, until: Millis | None, before: tuple[Millis, str] | None
-    ) -> AsyncIterator[list[tuple[Millis, str]]]:
-        return self._merged(keys.shards_of(what), "Listed", since, until, before)
+        table = f'"{self.ledger.place.table}"."{INDEXES[index]}"'
+        text = f"SELECT ListedAt FROM {table} WHERE {index}=? AND ListedAt BETWEEN ? AND ?"
+        return self._merged(text, lists, since, until, before)
 
     async def _merged(
         self,
+        text: str,
         lists: Sequence[str],
-        index: str,
         since: Millis | None,
         until: Millis | None,
         before: tuple[Millis, str] | None,
@@ -156,8 +138,6 @@ class Listings:
         first, last = keys.listed_range(since, until)
         if before is not None:
             first = max(first, keys.listed_at(*before) + "\x7f")
-        table = f'"{self.ledger.place.table}"."{INDEXES[index]}"'
-        text = f"SELECT ListedAt FROM {table} WHERE {index}=? AND ListedAt BETWEEN ? AND ?"
         heads: dict[str, list[str]] = {one: [] for one in lists}
         behind = dict.fromkeys(lists, first)
         while heads:
@@ -166,7 +146,7 @@ class Listings:
                 *(self.ledger.wire.page(text, (one, behind[one], last), limit=PAGE) for one in short)
             )
             for one, (page, token) in zip(short, pages, strict=True):
-                heads[one] = [item["ListedAt"] for item in page]
+                heads[one] = [place for item in page for place in item.values()]
                 if token is None:
                     del behind[one]  # that was all of it
                 elif page:
@@ -179,24 +159,34 @@ class Listings:
             if ready:
                 yield list(dict.fromkeys(keys.read_listed(place)[:2] for place in ready))
 
+    async def _by_code(self, filter: Filter, limit: int, before: tuple[Millis, str] | None) -> Page:
+        """By the list of dead letters: it tells every code, and it is short."""
+        letters = [one for one in await self.letters.listed() if one.code == filter.code]
+        rows = await self.ledger.rows([one.id for one in letters])
+        found = [row.email() for row in rows.values() if _wanted(filter, row)]
+        return _sorted_page(found, before, limit)
+
     async def _by_the_seeds_query(self, filter: Filter, limit: int, before: tuple[Millis, str] | None) -> Page:
         """A table without our indexes: by status alone, as the seed asks; anything else would read all of it."""
-        if not filter.status or filter.recipient is not None or filter.code is not None:
+        if not filter.status or filter.recipient is not None:
             raise StoreUnusable(NO_INDEX)
         assert isinstance(self.work, Seeds), "the store opened so"
         rows: list[Row] = []
         for status in dict.fromkeys(filter.status):
             rows += await self.work.rows(status, limit=None)
-        found = [row.email() for row in rows if _wanted(filter, row, row.created_at, None)]
-        found.sort(key=lambda one: (one.created_at, one.id), reverse=True)
-        later = [one for one in found if before is None or (one.created_at, one.id) < before]
-        return _page(later, lambda one: (one.created_at, one.id), limit)
+        return _sorted_page([row.email() for row in rows if _wanted(filter, row)], before, limit)
 
 
-def _wanted(filter: Filter, row: Row, at: Millis, letter: DeadLetter | None) -> bool:
+def _sorted_page(found: list[Email], before: tuple[Millis, str] | None, limit: int) -> Page:
+    found.sort(key=lambda one: (one.created_at, one.id), reverse=True)
+    behind = [one for one in found if before is None or (one.created_at, one.id) < before]
+    return _page(behind, lambda one: (one.created_at, one.id), limit)
+
+
+def _wanted(filter: Filter, row: Row) -> bool:
+    at = row.created_at
     return (
         (not filter.status or row.status in filter.status)
-        and (filter.code is None or (letter is not None and letter.last_failure_code == filter.code))
         and (filter.company_id is None or row.company_id == filter.company_id)
         and (filter.recipient is None or filter.recipient in row.envelope)
         and (filter.since is None or at >= filter.since)

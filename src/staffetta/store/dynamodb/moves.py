@@ -8,12 +8,13 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from staffetta.errors import LockNotAcquired
+from staffetta.errors import LockNotAcquired, StoreUnavailable
 from staffetta.mail import journal
 from staffetta.mail.lifecycle import IN_WORK, Cause, Status
-from staffetta.mail.message import Attempt, Claim, DeadLetter, Job, Millis, RecipientState, Transition
+from staffetta.mail.message import Attempt, Claim, Job, Millis, RecipientState, Transition
 from staffetta.store.dynamodb import keys, values
-from staffetta.store.dynamodb.ledger import Ledger, Part
+from staffetta.store.dynamodb.ledger import Ledger, Part, Stale
+from staffetta.store.dynamodb.letters import Letters
 from staffetta.store.dynamodb.rows import Row
 from staffetta.store.dynamodb.wire import Refused, Statement, storable
 
@@ -34,6 +35,7 @@ class Turn:
 
 class Moves:
     ledger: Ledger
+    letters: Letters
     living: dict[str, Row]
     """By token: what this process holds, as its record stands."""
     turns: dict[str, Turn]
@@ -157,18 +159,23 @@ class Moves:
             if row is not None and row.id == move.id:
                 try:
                     await self._apply(row, move)
-                except LockNotAcquired:
+                except (LockNotAcquired, Stale):
                     # What was remembered is not what is there: decide on the record itself.
                     await self._apply_anew(move)
             else:
                 await self._apply_anew(move)
 
     async def _apply_anew(self, move: Transition) -> None:
-        try:
+        for _ in range(TRIES_MAX):
             held = await self.ledger.held(move.id)
-            await self._apply(held.row if held is not None else None, move)
-        except LockNotAcquired:
-            await self._lose(move)
+            try:
+                await self._apply(held.row if held is not None else None, move)
+            except LockNotAcquired:
+                await self._lose(move)
+            except Stale:
+                continue
+            return
+        raise StoreUnavailable(f"e-mail {move.id}: its dead letter is being changed all the time; try again")
 
     async def _lose(self, move: Transition) -> None:
         if await self._was_mine(move):
@@ -203,7 +210,7 @@ class Moves:
         entry = self.ledger.enter(row, move.target, move.cause, at=move.at, reason=move.reason)
         row.forget_claim()
         more = await self._lengthened(row)
-        letter = await self._letter_of(row, move)
+        letters = await self._letters_of(row, move)
 
         def build() -> list[Part]:
             parts: list[Part] = list(more)
@@ -211,11 +218,7 @@ class Moves:
                 parts.append(("attempt", self.ledger.insert_attempt(row, attempt)))
             if move.intaken is not None:
                 parts += self._taken_in(row, move)
-            if letter is not None:
-                parts.append(("letter", self.ledger.letter(row, letter)))
-            elif journal.enters_end(move) and row.has_letter:
-                parts.append(("gone", self.ledger.delete(row.id, keys.DEAD)))
-            return parts
+            return [*parts, *(("letter", one) for one in letters)]
 
         await self.ledger.move(row, entry, build, token=move.token or "")
 
@@ -230,18 +233,18 @@ class Moves:
             raise LockNotAcquired
         return _complete(told, held, move.at)
 
-    async def _letter_of(self, row: Row, move: Transition) -> DeadLetter | None:
+    async def _letters_of(self, row: Row, move: Transition) -> list[Statement]:
+        """What becomes of its dead letter: written, renewed, marked as being retried, or gone."""
+        old = await self.letters.one(row.id) if row.has_letter else None
         if move.dead_letter is not None:
-            return move.dead_letter
-        if move.cause is not Cause.RETRIED or not row.has_letter:
-            return None
-        kept = await self.letter_of(row.id)
-        return msgspec.structs.replace(kept, retrying_since=move.at) if kept is not None else None
-
-    async def letter_of(self, id: str) -> DeadLetter | None:
-        text = f"SELECT Letter FROM {self.ledger.table} WHERE Id=? AND Status='{keys.DEAD}'"
-        found = await self.ledger.wire.execute(text, id, consistent=True)
-        return msgspec.msgpack.decode(found[0]["Letter"], type=DeadLetter) if found else None
+            return self.letters.bury(move.dead_letter, old, row.ttl)
+        if old is None:
+            return []
+        if journal.enters_end(move):
+            return self.letters.remove(old)
+        if move.cause is Cause.RETRIED:
+            return self.letters.bury(msgspec.structs.replace(old, retrying_since=move.at), old, row.ttl)
+        return []
 
     def _taken_in(self, row: Row, move: Transition) -> list[Part]:
         """What intake made of a payload: the message, and a record for each recipient, by which it is found."""

@@ -91,19 +91,19 @@ class Reminders:
 
     async def _stuck(self, one: Entry) -> InWork | None:
         """As its record has it now: None where it moved since."""
-        held = await self.ledger.held(one.id, "Message")
+        held = await self.ledger.held(one.id)
         if held is None or held.row.callback_exhausted or held.row.token != one.token:
             return None
         row = held.row
         if row.status not in IN_WORK or row.updated_at != one.at:
             return None
-        return row.in_work(held.content.get("Message", b""), await self.ledger.late(row))
+        return row.in_work(await self.ledger.late(row))
 
     async def held(self, id: str) -> InWork | None:
-        held = await self.ledger.held(id, "Message")
+        held = await self.ledger.held(id)
         if held is None or held.row.status not in IN_WORK:
             return None
-        return held.row.in_work(held.content.get("Message", b""), await self.ledger.late(held.row))
+        return held.row.in_work(await self.ledger.late(held.row))
 
     async def expired(self, *, now: Millis, limit: int) -> list[Email]:
         found: list[str] = []

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from staffetta.errors import LockNotAcquired, MoveNotAllowed, NotFound
-from staffetta.mail.message import Millis, Value
+from staffetta.mail.message import Millis
 from staffetta.store.contract import DeadLetterCounts, Dropped, RetireCount
 from staffetta.store.dynamodb import keys
 from staffetta.store.dynamodb.answers import Answers
 from staffetta.store.dynamodb.ledger import Ledger
+from staffetta.store.dynamodb.letters import Letters
 from staffetta.store.dynamodb.rows import Row
 from staffetta.store.dynamodb.wire import Refused, Statement
 from staffetta.store.dynamodb.work import Work
@@ -18,18 +19,9 @@ DELETES_MAX = 90
 """Records of one e-mail that go in one transaction."""
 
 
-class Listed(Value, frozen=True, kw_only=True):
-    """A dead letter as its index tells of it."""
-
-    id: str
-    at: Millis
-    ttl_ms: int
-    code: str
-    company_id: str
-
-
 class Retirement:
     ledger: Ledger
+    letters: Letters
     work: Work
     answers: Answers
     sparse: bool
@@ -133,28 +125,11 @@ class Retirement:
 
     # --- dead letters --------------------------------------------------------------------------------------------
 
-    async def listed_letters(self) -> list[Listed]:
-        """All that are there, newest first; their number is capped."""
-        lists = keys.shards_of(keys.DEAD_LETTERS)
-        marks = ",".join("?" * len(lists))
-        text = f'SELECT ListedAt FROM "{self.ledger.place.table}"."ListIndex" WHERE Listed IN ({marks})'
-        found = [_listed(item["ListedAt"]) for item in await self.ledger.wire.execute(text, *lists)]
-        return sorted(found, key=lambda one: (one.at, one.id), reverse=True)
-
     async def dead_letter_counts(self) -> DeadLetterCounts:
-        letters = await self.listed_letters()
-        by_code: dict[str, int] = {}
-        by_company: dict[str, int] = {}
-        for one in letters:
-            by_code[one.code] = by_code.get(one.code, 0) + 1
-            by_company[one.company_id] = by_company.get(one.company_id, 0) + 1
-        return DeadLetterCounts(
-            size=len(letters), by_code=by_code, by_company=by_company,
-            oldest_at=letters[-1].at if letters else None,
-        )  # fmt: skip
+        return await self.letters.counts()
 
     async def _drop_dead_letters(self, now: Millis, most: int, limit: int) -> list[Dropped]:
-        oldest = (await self.listed_letters())[::-1]
+        oldest = (await self.letters.listed())[::-1]
         aged = [one for one in oldest if one.at + one.ttl_ms <= now]
         left = [one for one in oldest if one.at + one.ttl_ms > now]
         beyond = left[: max(0, len(left) - most)]
@@ -166,14 +141,4 @@ class Retirement:
         ]
 
     async def discard(self, ids: Sequence[str]) -> int:
-        text = f"DELETE FROM {self.ledger.table} WHERE Id=? AND Status='{keys.DEAD}' RETURNING ALL OLD *"
-        found = 0
-        for id in dict.fromkeys(ids):
-            found += len(await self.ledger.wire.execute(text, id))
-        return found
-
-
-def _listed(kept: str) -> Listed:
-    at, id, more = keys.read_listed(kept)
-    ttl_ms, code, company_id = more.split("\x01", 2)
-    return Listed(id=id, at=at, ttl_ms=int(ttl_ms), code=code, company_id=company_id)
+        return await self.letters.discard(ids)

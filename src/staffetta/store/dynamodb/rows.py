@@ -264,9 +264,9 @@ class Row:
             late=late,
         )  # fmt: skip
 
-    def in_work(self, message: bytes = b"", late: Attempt | None = None) -> InWork:
+    def in_work(self, late: Attempt | None = None) -> InWork:
         return InWork(
-            status=self.status, claim=self.claim(message, late), committed_at=self.marked_at,
+            status=self.status, claim=self.claim(late=late), committed_at=self.marked_at,
             transport=self.marked_by, updated_at=self.updated_at, alone=self.alone,
         )  # fmt: skip
 

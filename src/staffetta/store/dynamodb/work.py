@@ -167,17 +167,21 @@ class Seeds:
     async def rows(
         self, status: Status, *, limit: int | None, wanted: Callable[[Row], bool] = lambda _: True
     ) -> list[Row]:
-        """E-mails in a status, 25 looked at a query, until so many are found or none are left."""
+        """E-mails in a status: 25 looked at a query, until so many are found or none are left. All of them (no
+        limit): as many a query as DynamoDB looks at."""
         found: list[Row] = []
         token: str | None = None
         while limit is None or len(found) < limit:
-            page, token = await self._wire.page(
-                self.query, (keys.META, str(status)), limit=SEEDS_PAGE, token=token
-            )
-            found += [row for row in map(Row.read, page) if row.status is status and wanted(row)]
+            size = None if limit is None else SEEDS_PAGE
+            page, token = await self._page(status, size, token)
+            found += filter(wanted, page)
             if token is None:
                 break
         return found
+
+    async def _page(self, status: Status, size: int | None, token: str | None) -> tuple[list[Row], str | None]:
+        page, token = await self._wire.page(self.query, (keys.META, str(status)), limit=size, token=token)
+        return [row for row in map(Row.read, page) if row.status is status], token
 
     async def _ready(self) -> list[Row]:
         return await self.rows(Status.READY, limit=None)
@@ -217,13 +221,15 @@ class Seeds:
         return heapq.nsmallest(limit, entries, key=lambda entry: (entry.at, entry.id))
 
     async def some(self, kinds: Sequence[Kind], behind: str | None) -> tuple[list[Entry], str | None]:
-        del behind  # one page has it all
-        entries: list[Entry] = []
-        for kind in kinds:
-            for status in _STATUSES[kind]:
-                rows = await self.rows(status, limit=None)
-                entries += [row.entry(kind) for row in rows if row.kind == kind]
-        return entries, None
+        asked = [(kind, status) for kind in kinds for status in _STATUSES[kind]]
+        number, _, token = (behind or "0|").partition("|")
+        kind, status = asked[int(number)]
+        page, more = await self._page(status, None, token or None)
+        entries = [row.entry(kind) for row in page if row.kind == kind]
+        if more is not None:
+            return entries, f"{number}|{more}"
+        following = int(number) + 1
+        return entries, f"{following}|" if following < len(asked) else None
 
 
 _STATUSES: dict[Kind, Iterable[Status]] = {

@@ -44,6 +44,7 @@ def connect(path: Path, *, busy_ms: int, query_only: bool = False) -> apsw.Conne
 
 
 def _settle(connection: apsw.Connection, path: Path) -> None:
+    schema_of(connection, path)  # the settings below are kept in the file, so it must be ours
     if connection.pragma("page_count") == 0:
         connection.pragma("page_size", PAGE_BYTES)
     if connection.pragma("journal_mode", "wal") != "wal":

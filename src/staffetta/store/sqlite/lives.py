@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from staffetta.errors import LockNotAcquired
+from staffetta.errors import LockNotAcquired, StoreError
 from staffetta.mail import journal
 from staffetta.mail.message import (
     Added,
@@ -77,7 +77,11 @@ class Lives:
                 asked.append(self._writer.ask(Move(move)))
             except ValueError as error:
                 asked.append(error)
-        return [one if isinstance(one, Exception) else await _outcome(one) for one in asked]
+        results = [one if isinstance(one, Exception) else await _outcome(one) for one in asked]
+        for result in results:
+            if isinstance(result, StoreError):
+                raise result  # no move's own fault: whoever insists makes them all again
+        return results
 
     # --- the other stages -------------------------------------------------------------------------
 

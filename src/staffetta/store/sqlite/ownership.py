@@ -59,7 +59,9 @@ class Ownership:
             try:
                 self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             except OSError as error:
-                raise StoreUnavailable(f"{self._path} cannot be opened: {error.strerror}") from error
+                raise StoreUnavailable(
+                    f"{self._path} cannot be opened ({error.strerror}); make its folder writable for this user"
+                ) from error
 
     def _holder(self) -> str:
         return os.pread(self._file, 32, 0).decode("ascii", "replace").strip() or "unknown"

@@ -76,7 +76,7 @@ async def alerts(visit: Visit) -> Answer:
 
 
 def is_firing(row: Mapping[str, Any]) -> bool:
-    return str(row.get("state", "")) in ("firing", "on", "open")
+    return row.get("state") == "firing"
 
 
 async def settings(visit: Visit) -> Answer:

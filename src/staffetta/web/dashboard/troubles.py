@@ -118,21 +118,39 @@ def _pauses(state: State) -> Iterator[Trouble]:
         )
 
 
+_LINKS: Mapping[str, tuple[str, str]] = {
+    "failure-rate": ("/dead-letters", "See why"),
+    "dlq-size": ("/dead-letters", "See why"),
+    "dlq-rate": ("/dead-letters", "See why"),
+    "dlq-company": ("/dead-letters", "See whose"),
+    "error-anomaly": ("/transports", "See the replies"),
+    "fallback-in-use": ("/transports", "Look at the transports"),
+    "processing-time": ("/companies", "See who waits"),
+    "stalled": ("/companies", "See who waits"),
+}
+_TOLD_BETTER = frozenset({"breaker-open", "in-doubt", "store-down"})
+"""Alerts whose trouble is told by this page with its name, its reason and where to act."""
+
+
 def _alerts(state: State) -> Iterator[Trouble]:
-    """Those that fire and are not told above in better words."""
-    for row in state.alerts:
-        if str(row.get("state", "")) not in ("firing", "on", "open"):
+    """Those that fire and are not told in better words."""
+    firing = {str(row.get("name", "")): row for row in state.alerts if row.get("state") == "firing"}
+    if "failure-rate" in firing:
+        firing.pop("dlq-rate", None)  # the same e-mails, counted once more
+    for name, row in firing.items():
+        if name in _TOLD_BETTER:
             continue
-        if state.breakers and "breaker" in str(row.get("alert", "")).lower() and any(_breakers(state)):
-            continue
+        link, words = _LINKS.get(name, ("/alerts", "All alerts"))
         yield Trouble(
-            weight="bad" if row.get("severity") in ("critical", "page") else "warn",
-            title=str(row.get("title") or row.get("alert") or "An alert fires"),
-            what=f"{row.get('condition', '')}: {row.get('value', '')}".strip(": "),
-            remedy=str(row.get("detail") or row.get("remedy") or "Its runbook entry tells what to do."),
-            link="/alerts",
-            link_words="All alerts",
-        )
+            weight="bad" if row.get("severity") == "critical" else "warn", title=str(row.get("title") or name),
+            what=f"{row.get('value', '')}. Fires when: {row.get('condition', '')}.",
+            remedy=_sentence(str(row.get("remedy", ""))), link=link, link_words=words,
+        )  # fmt: skip
+
+
+def _sentence(text: str) -> str:
+    """As the others on the page: a capital and a full stop."""
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""
 
 
 def _standing(state: State) -> Iterator[Trouble]:
@@ -142,7 +160,8 @@ def _standing(state: State) -> Iterator[Trouble]:
         p.scope == "all" for p in state.pauses
     )
     quiet = not (state.minute.sent or state.minute.deferred or state.minute.failed)
-    if waiting and not active and watched and quiet and not held and state.processes:
+    known = any(row.get("name") == "stalled" for row in state.alerts)
+    if waiting and not active and watched and quiet and not held and state.processes and not known:
         yield Trouble(
             weight="bad", title="Nothing is sent while work waits",
             what=f"{counted(waiting, 'e-mail')} could go now, and no attempt ended in the last minute.",

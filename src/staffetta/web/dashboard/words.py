@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from jinja2 import pass_context
 from jinja2.runtime import Context
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from staffetta.mail.lifecycle import Cause, Status
 from staffetta.mail.message import Millis
@@ -114,6 +115,24 @@ def when(context: Context, at: Millis | None) -> Markup:
     return template.format(exact, f"{shown}{exact[19:23]}", at, relative(at, context["now"]))
 
 
+@pass_context
+def since(context: Context, text: str | None) -> Markup:
+    """As `when`, of a time that came as text (RFC 3339)."""
+    try:
+        at = datetime.fromisoformat(text) if text else None
+    except ValueError:
+        at = None
+    return when(context, round(at.timestamp() * 1_000) if at is not None else None)
+
+
+def ticked(text: str) -> Markup:
+    """With what stands in `ticks` as code."""
+    pieces = plain(text).split("`")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(piece) if at % 2 else escape(piece) for at, piece in enumerate(pieces)
+    )
+
+
 def exact(at: Millis | None) -> str:
     """`2026-11-19 20:40:11 UTC`."""
     return f"{rfc3339(at)[:19].replace('T', ' ')} UTC" if at else "–"
@@ -154,5 +173,6 @@ def means(status: Status) -> str:
 
 FILTERS: Mapping[str, Any] = {
     "clock": clock, "counted": counted, "duration": duration, "exact": exact, "means": means,
-    "number": number, "percent": percent, "plain": plain, "size": size, "tone": tone, "when": when,
+    "number": number, "percent": percent, "plain": plain, "since": since, "size": size, "ticked": ticked,
+    "tone": tone, "when": when,
 }  # fmt: skip

@@ -77,7 +77,7 @@
   // `/` goes to the search, as everywhere.
   document.addEventListener("keydown", (event) => {
     if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.target.matches("input, select, textarea")) return;
+    if (event.target.matches("input:not([type=checkbox]), select, textarea")) return;
     const search = document.querySelector("input[type=search]");
     if (search) { event.preventDefault(); search.focus(); search.select(); }
   });
