@@ -85,8 +85,12 @@ class Letters:
                 (f"INSERT INTO {self._table} VALUE {{{fields}}}", tuple(item.values())),
                 self._entry(letter),
             ]
-        text = f"UPDATE {self._table} SET Letter=? WHERE Id=? AND Status='{keys.DEAD}' AND Letter=?"
-        renewed: Statement = (text, (packed, letter.outbox_id, msgspec.msgpack.encode(old)))
+        lived = () if ttl is None else (ttl,)
+        text = (
+            f"UPDATE {self._table} SET Letter=?{', TTL=?' if lived else ''}"
+            f" WHERE Id=? AND Status='{keys.DEAD}' AND Letter=?"
+        )
+        renewed: Statement = (text, (packed, *lived, letter.outbox_id, msgspec.msgpack.encode(old)))
         if _name(letter) == _name(old):
             return [renewed]
         return [renewed, self._entry(letter), self._forget(old)]

@@ -21,6 +21,8 @@ from staffetta.store.dynamodb.wire import Refused, Statement, storable
 LIVES_MAX = 20_000
 """Claims of this process whose records are remembered, so that their next move need not read them again."""
 TRIES_MAX = 5
+TOGETHER_MAX = 40
+"""Records whose TTL is set in the move's own transaction."""
 
 
 class Turn:
@@ -209,7 +211,7 @@ class Moves:
             row.reason = move.reason
         entry = self.ledger.enter(row, move.target, move.cause, at=move.at, reason=move.reason)
         row.forget_claim()
-        more = await self._lengthened(row)
+        more = await self._lengthened(row, move)
         letters = await self._letters_of(row, move)
 
         def build() -> list[Part]:
@@ -253,8 +255,10 @@ class Moves:
         parts: list[Part] = [("recipient", recipient_record(ledger, row, address)) for address in _once(row)]
         if made.message is not None:
             if row.has_content:
-                text = f"UPDATE {ledger.table} SET Message=? WHERE Id=? AND Status='{keys.CONTENT}'"
-                parts.append(("content", (text, (made.message, row.id))))
+                lived = () if row.ttl is None else (row.ttl,)
+                changes = "Message=?, TTL=?" if lived else "Message=?"
+                text = f"UPDATE {ledger.table} SET {changes} WHERE Id=? AND Status='{keys.CONTENT}'"
+                parts.append(("content", (text, (made.message, *lived, row.id))))
             else:
                 told = {"Message": made.message}
                 parts.append(("content", ledger.insert(row, keys.CONTENT, told)))
@@ -265,7 +269,7 @@ class Moves:
             parts.append(("company", (text, (keys.listing(made.company_id, row.id), row.id))))
         return parts
 
-    async def _lengthened(self, row: Row) -> list[Part]:
+    async def _lengthened(self, row: Row, move: Transition) -> list[Part]:
         """A move that lengthens an e-mail's life sets its TTL on all of its records."""
         life_ms = self.ledger.place.life_ms
         if life_ms is None:
@@ -275,12 +279,15 @@ class Moves:
             return []
         row.ttl = ttl
         text = f"UPDATE {self.ledger.table} SET TTL=? WHERE Id=? AND Status=?"
-        others = [name for name in await self.ledger.names(row.id) if name != keys.META]
-        return [
-            (f"ttl {name}", (text, (ttl, row.id, name)))
-            for name in others
-            if name not in (keys.DEAD, keys.CONTENT)
-        ]
+        # The move itself writes these two, where it does, with the new one on them.
+        written = {keys.META, keys.DEAD} | ({keys.CONTENT} if move.intaken is not None else set())
+        others = [name for name in await self.ledger.names(row.id) if name not in written]
+        updates: list[Part] = [(f"ttl {name}", (text, (ttl, row.id, name))) for name in others]
+        while len(updates) > TOGETHER_MAX:
+            # A long life: what does not fit is set before the move. A record that stays longer does no harm.
+            some, updates = updates[:TOGETHER_MAX], updates[TOGETHER_MAX:]
+            await self.ledger.wire.transact([statement for _, statement in some])
+        return updates
 
     async def apply_all(self, moves: Sequence[Transition]) -> list[Exception | None]:
         return list(await asyncio.gather(*map(self._tried, moves)))

@@ -145,7 +145,7 @@ class Row:
     def attributes(self) -> Item:
         """What the index copies: only what differs from its default, so that it stays small."""
         told: Item = {
-            "Latest": str(self.status), "UpdatedAt": values.moment(self.updated_at),
+            "Latest": str(self.status), "UpdatedAt": self._moment(),
             "Reason": values.reason(self.reason), "CompanyId": self.company_id, "CreatedAt": self.created_at,
             "DueAt": self.due_at, "ExpiresAt": self.expires_at, "Moves": self.moves,
             "Ours": str(self.ours or self.status), "Entered": dict(self.entered or {}),
@@ -160,6 +160,12 @@ class Row:
         }  # fmt: skip
         told.update((name, value) for name, value in sparse.items() if value)
         return told
+
+    def _moment(self) -> str:
+        """As another program wrote it, where it is still the same moment."""
+        kept = self.kept[0].get("UpdatedAt")
+        same = kept is not None and values.millis(kept) == self.updated_at
+        return str(kept) if same else values.moment(self.updated_at)
 
     def root(self) -> Item:
         """What stands beside `Attributes`, the keys of the sparse indexes among it."""

@@ -23,7 +23,8 @@ SPARSE: dict[str, tuple[str, str]] = {
 }
 WAIT_SECONDS = 900.0
 """An index over an existing table is filled by DynamoDB, which takes its time."""
-_LOOK_SECONDS = 0.5
+_LOOK_SECONDS = (0.05, 1.0)
+"""How long after one look the next one is taken: at first, and at most."""
 
 
 class Shape(Value, frozen=True, kw_only=True):
@@ -203,6 +204,7 @@ async def _add_indexes(place: Place, wire: Wire) -> list[str]:
 async def _until_active(wire: Wire, table: str) -> None:
     """Until the table and every index of it answers."""
     try:
+        pause, longest = _LOOK_SECONDS
         async with asyncio.timeout(WAIT_SECONDS):
             while True:
                 told = await describe(wire, table)
@@ -210,7 +212,8 @@ async def _until_active(wire: Wire, table: str) -> None:
                     states = {one.get("IndexStatus", "ACTIVE") for one in _indexes(told).values()}
                     if states <= {"ACTIVE"}:
                         return
-                await asyncio.sleep(_LOOK_SECONDS)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, longest)
     except TimeoutError:
         words = f"table {table} is still being changed by DynamoDB; run `staffetta migrate` again later"
         raise StoreUnavailable(words) from None
