@@ -18,6 +18,7 @@ need debootstrap debootstrap
 need openjdk-17-jre-headless java
 need maven mvn
 need prometheus promtool
+need systemd systemd-analyze
 need chromium chromium
 
 if [ -z "$packages" ]; then

@@ -160,6 +160,9 @@ class Program:
         found: dict[str, Any] = json.loads(self.line(fits))
         return found
 
+    def receives(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Ask it to end; its exit code."""
         if self._process.poll() is None:

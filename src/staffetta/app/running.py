@@ -39,19 +39,37 @@ async def run(
     stages: Collection[str],
     api: bool,
     on_ready: Callable[[Ready], None] | None = None,
-) -> None:
-    """Work until SIGTERM or SIGINT. A second signal ends the grace."""
+    reread: Callable[[], Config] | None = None,
+) -> Config | None:
+    """Work until SIGTERM or SIGINT. A second signal ends the grace.
+
+    SIGHUP reads the settings anew: where they are right, this ends in the same order and returns them, to be run
+    again; where they are wrong, the log says so and work goes on as before.
+    """
     listeners = Listeners()
     write_bytes = PIPE_BYTES if config.worker.processes > 1 else FLUSH_BYTES
     log = Log(level=config.log.level, levels=config.log.levels, form=config.log.format, write_bytes=write_bytes)
     listeners.add(log, attempts=log.hears_attempts)
     ended, hurry = asyncio.Event(), Hurry()
+    fresh: list[Config] = []
+
+    def reload() -> None:
+        assert reread is not None, "only then the signal is heard"
+        try:
+            fresh.append(reread())
+        except SettingsError as error:
+            told = {"problems": str(error)}
+            log.write("error", "The settings are wrong; those in force stay", told, at=wiring.clock())
+        else:
+            log.write("info", "The settings were read anew; beginning again", {}, at=wiring.clock())
+            ended.set()
+
     try:
-        with _signals(ended, hurry):
+        with _signals(ended, hurry, reload if reread is not None else None):
             async with contextlib.AsyncExitStack() as opened:
                 running = await _opened(opened, working(config, stages=stages, listeners=listeners), ended)
                 if running is None:
-                    return
+                    return None
                 hurry.running = running
                 async with contextlib.AsyncExitStack() as stack:
                     url = (await stack.enter_async_context(answering(running))).url if api else None
@@ -62,6 +80,7 @@ async def run(
                 await running.stop()
     finally:
         log.flush()
+    return fresh[-1] if fresh and not hurry.asked else None
 
 
 async def _opened(
@@ -101,14 +120,19 @@ class Hurry:
 
     def __init__(self) -> None:
         self.running: Engine | None = None
+        self.asked = False
+        """Somebody wants it to end, not to begin again."""
 
     def __call__(self) -> None:
+        self.asked = True
         if self.running is not None:
             self.running.hurry()
 
 
 @contextlib.contextmanager
-def _signals(ended: asyncio.Event, hurry: Callable[[], None]) -> Iterator[None]:
+def _signals(
+    ended: asyncio.Event, hurry: Callable[[], None], reload: Callable[[], None] | None
+) -> Iterator[None]:
     """From the very first: who is told to stop while he begins leaves nothing half begun either."""
     loop = asyncio.get_running_loop()
 
@@ -117,12 +141,15 @@ def _signals(ended: asyncio.Event, hurry: Callable[[], None]) -> Iterator[None]:
             hurry()
         ended.set()
 
-    for number in SIGNALS:
-        loop.add_signal_handler(number, signalled)
+    handlers = dict.fromkeys(SIGNALS, signalled)
+    if reload is not None:
+        handlers[signal.SIGHUP] = reload
+    for number, handler in handlers.items():
+        loop.add_signal_handler(number, handler)
     try:
         yield
     finally:
-        for number in SIGNALS:
+        for number in handlers:
             loop.remove_signal_handler(number)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import click
 import msgspec
 
@@ -10,6 +12,13 @@ from staffetta.cli.terminal import run, settings, wants_transport
 from staffetta.config import Config
 
 STAGES = ("intake", "deliver", "report", "restore", "retire", "watch")
+
+
+def _run(reread: Callable[[], Config], *, stages: frozenset[str], api: bool) -> None:
+    """Until it is told to end; after SIGHUP again, on the settings as they are then."""
+    found: Config | None = reread()
+    while found is not None:
+        found = run(running.run(found, stages=stages, api=api, reread=reread))
 
 
 def _with_processes(found: Config, processes: int | None) -> Config:
@@ -23,9 +32,13 @@ def _with_processes(found: Config, processes: int | None) -> Config:
 @click.pass_context
 def serve_command(context: click.Context, /, processes: int | None) -> None:
     """API, dashboard and all stages, until SIGTERM or Ctrl-C; a stop leaves nothing in work."""
-    found = _with_processes(settings(context), processes)
-    wants_transport(found)
-    run(running.run(found, stages=frozenset(STAGES), api=True))
+
+    def reread() -> Config:
+        found = _with_processes(settings(context), processes)
+        wants_transport(found)
+        return found
+
+    _run(reread, stages=frozenset(STAGES), api=True)
 
 
 @click.command("work")
@@ -38,14 +51,18 @@ def work_command(context: click.Context, /, stages: str, processes: int | None) 
     unknown = sorted(named - set(STAGES))
     if unknown or not named:
         raise click.BadParameter(f"{', '.join(unknown) or 'nothing'} named; there are {', '.join(STAGES)}")
-    found = _with_processes(settings(context), processes)
-    if "deliver" in named:
-        wants_transport(found)
-    run(running.run(found, stages=named, api=False))
+
+    def reread() -> Config:
+        found = _with_processes(settings(context), processes)
+        if "deliver" in named:
+            wants_transport(found)
+        return found
+
+    _run(reread, stages=named, api=False)
 
 
 @click.command("api")
 @click.pass_context
 def api_command(context: click.Context) -> None:
     """Only the API and the dashboard; another process sends."""
-    run(running.run(settings(context), stages=frozenset(), api=True))
+    _run(lambda: settings(context), stages=frozenset(), api=True)
