@@ -60,8 +60,12 @@ class Request:
 class SesServer:
     """`async with SesServer() as ses`; then `ses.url`, `ses.messages`, `ses.requests`."""
 
-    def __init__(self, *plays: Play, account: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, *plays: Play, account: Mapping[str, Any] | None = None, per_second: int = 0) -> None:
+        """`per_second`: the account's rate, counted by the loop's clock; 0: any."""
         self.plays = deque(plays)
+        self.per_second = per_second
+        self.throttled = 0
+        self._lately: deque[float] = deque()
         self.account = dict(account or {"SendingEnabled": True, "EnforcementStatus": "HEALTHY"})
         self.account_play: Play | None = None
         self.requests: list[Request] = []
@@ -124,6 +128,9 @@ class SesServer:
         }
         sending = path == "/v2/email/outbound-emails"
         play = self.plays.popleft() if sending and self.plays else Play()
+        if sending and self.per_second and self._too_fast():
+            self.throttled += 1
+            play = Play(429, "TooManyRequestsException", "Maximum sending rate exceeded.")
         if not sending and self.account_play is not None:
             play = self.account_play
         if play.at == "headers" and play.does != "answer":
@@ -140,6 +147,15 @@ class SesServer:
         writer.write(play.raw if play.raw is not None else self._answer(play, request))
         await writer.drain()
         return play.raw is None
+
+    def _too_fast(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        while self._lately and self._lately[0] <= now - 1.0:
+            self._lately.popleft()
+        if len(self._lately) >= self.per_second:
+            return True
+        self._lately.append(now)
+        return False
 
     async def _misbehave(self, play: Play, writer: asyncio.StreamWriter) -> bool:
         if play.does == "stall":

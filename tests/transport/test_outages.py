@@ -192,6 +192,26 @@ async def test_an_account_over_its_daily_quota_waits_for_the_next_day() -> None:
     assert len(ses.messages) == 100
 
 
+@story
+async def test_an_accounts_rate_is_found_and_kept_without_a_dead_letter() -> None:
+    """Everybody throttled at once is the usual way to lose a thousand mails: we go slower instead."""
+    async with SesServer(per_second=14) as ses:
+        settings = SesSettings(
+            region=REGION, endpoint=ses.url, access_key=KEY, secret_key=SECRET, connections_max=50
+        )
+        rig = Rig(transports=[SesTransport(settings)])
+        await rig.add(*(email(n, now=rig.clock()) for n in range(1_000)))
+        async with at_work(rig, concurrency=200):
+            begun = asyncio.get_running_loop().time()
+            await until(rig, {Status.SENT: 1_000}, 600)
+            took = asyncio.get_running_loop().time() - begun
+    assert (await rig.store.dead_letter_counts()).size == 0
+    assert len({content for _, content in ses.messages}) == len(ses.messages) == 1_000
+    print(f"{took:.0f} s at 14 a second, {ses.throttled} throttled")
+    assert took < 4 * 1_000 / 14
+    assert ses.throttled < 500
+
+
 # ------------------------------------------------------------------------------------------------ the fallback
 
 

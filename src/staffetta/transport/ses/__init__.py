@@ -23,6 +23,7 @@ from staffetta.http import Http
 from staffetta.mail.message import Delivery, RecipientReply, Reply, Value
 from staffetta.transport import stuffing, wire
 from staffetta.transport.ses import answers
+from staffetta.transport.ses.pace import Pace
 
 SEND = "/v2/email/outbound-emails"
 ACCOUNT = "/v2/email/account"
@@ -32,8 +33,6 @@ CONNECT_SECONDS = 10.0
 MESSAGE_MAX_BYTES = 40_000_000
 TAGS_MAX = 50
 TAG_MAX = 256
-BURST_SECONDS = 0.05
-"""How far the rate may run ahead, so that no timer need ring for each message."""
 
 
 class SesSettings(Value, frozen=True, kw_only=True):
@@ -104,8 +103,8 @@ class SesTransport:
             secret_key=settings.secret_key,
         )
         self._http: Http | None = None
-        self._interval = 1 / settings.messages_per_second if settings.messages_per_second else 0.0
-        self._next_at = 0.0
+        self._pace = Pace(settings.messages_per_second)
+        self._turn = asyncio.Lock()
 
     @classmethod
     def from_url(
@@ -160,6 +159,7 @@ class SesTransport:
 
     async def open(self) -> None:
         settings = self.settings
+        self._turn = asyncio.Lock()
         self._http = Http(
             timeout_seconds=settings.answer_seconds,
             connect_seconds=CONNECT_SECONDS,
@@ -216,7 +216,11 @@ class SesTransport:
 
     async def _hand_over(self, body: bytes, before_dot: Callable[[], Awaitable[None]]) -> tuple[Reply, bool]:
         """The answer, and whether the request was allowed to leave."""
-        await self._turn()
+        now = asyncio.get_running_loop().time
+        async with self._turn:
+            while ahead := self._pace.wait(now()):  # noqa: ASYNC110  # the turn moves away while we wait
+                await asyncio.sleep(ahead)
+            self._pace.go(now())
         marked = False
 
         async def mark() -> None:
@@ -230,7 +234,12 @@ class SesTransport:
             return Reply(stage="request", name=refused.name, text=str(refused)), False
         except NoAnswer as error:
             return answers.none_came(error, committed=marked), marked
-        return answers.to_sending(answer), marked
+        reply = answers.to_sending(answer)
+        if reply.delivered:
+            self._pace.went_well()
+        elif answers.too_fast(reply):
+            self._pace.too_fast(now())
+        return reply, marked
 
     async def _ask(
         self, method: str, path: str, body: bytes, *, before_body: Callable[[], Awaitable[None]] | None = None
@@ -241,16 +250,6 @@ class SesTransport:
         url = self._url + path
         headers = await self._signer.sign(method, url, body, {"Content-Type": "application/json"})
         return await client.request(method, url, body=body or None, headers=headers, before_body=before_body)
-
-    async def _turn(self) -> None:
-        """Wait for a place in the rate. Waiting is no failure."""
-        if not self._interval:
-            return
-        now = asyncio.get_running_loop().time()
-        self._next_at = max(now, self._next_at) + self._interval
-        ahead = self._next_at - self._interval - now
-        if ahead > BURST_SECONDS:
-            await asyncio.sleep(ahead)
 
     async def probe(self) -> Reply:
         """Asks for the account: signed like a sending, and it tells of a pause and of the day's quota."""

@@ -46,6 +46,12 @@ def to_sending(answer: Answer) -> Reply:
     return Reply(stage="request", code=answer.status, text=f"MessageId {number[:200]}", committed=True)
 
 
+def too_fast(reply: Reply) -> bool:
+    """The account's rate was met. Whether it is that or the day's quota, nobody else need wait for."""
+    name = reply.name.lower()
+    return reply.code == 429 or "throttl" in name or "toomanyrequests" in name or "maxsendrate" in name
+
+
 def to_probe(answer: Answer) -> Reply:
     """The reply to `GetAccount`: 250 where e-mails may go.
 
