@@ -81,10 +81,10 @@ def _attempted(event: events.Attempted) -> Line:
     }
     decision = event.decision
     if event.target is Status.READY:
-        told |= _refusal(decision, event.reason)
+        told |= _failure(decision, event.reason)
         told["nextRetryDelay"] = decision.delay_ms if decision else 0
         told["isRetryable"] = True
-        told["transport"] = event.transport
+        told |= _why(event)
         if event.cause is not Cause.DEFERRED:
             told["cause"] = event.cause.value
             told["counted"] = event.counted
@@ -92,9 +92,9 @@ def _attempted(event: events.Attempted) -> Line:
             return "info", "Job given back", told
         return "warning", "Job failed, scheduling retry", told
     if event.target is Status.FAILED:
-        told |= _refusal(decision, event.reason)
+        told |= _failure(decision, event.reason)
         told["isRetryable"] = False
-        told["transport"] = event.transport
+        told |= _why(event)
         told["cause"] = event.cause.value
         return "error", "Job failed permanently", told
     told["transport"] = event.transport
@@ -106,15 +106,19 @@ def _attempted(event: events.Attempted) -> Line:
     return "info", "Job sent", told
 
 
-def _refusal(decision: Decision | None, reason: str) -> dict[str, Any]:
+def _failure(decision: Decision | None, reason: str) -> dict[str, Any]:
+    """The code by itself and the server's words by themselves, as the seed's line has them."""
     if decision is None:
         return {"errorCode": "", "errorReason": mask(reason)}
-    return {
-        "errorCode": code_of(decision.reply),
-        "errorReason": mask(words(decision.reply)),
-        "category": decision.verdict.category,
-        "rule": decision.verdict.rule,
-    }
+    said = decision.reply.text.translate(_CONTROLS).strip() or words(decision.reply)
+    return {"errorCode": code_of(decision.reply), "errorReason": mask(said)}
+
+
+def _why(event: events.Attempted) -> dict[str, Any]:
+    told: dict[str, Any] = {"transport": event.transport}
+    if event.decision is not None:
+        told |= {"category": event.decision.verdict.category, "rule": event.decision.verdict.rule}
+    return told
 
 
 def _moved(event: events.Moved) -> Line:
