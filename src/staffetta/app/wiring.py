@@ -84,12 +84,8 @@ def _mysql(config: Config) -> Store:
     except ModuleNotFoundError as error:
         remedy = f"mysql:// needs the library {error.name}: pip install 'staffetta[mysql]'"
         raise SettingsError([FieldProblem("store.url", remedy)]) from error
-    # Who missed two heartbeats has no part of the work any more; what he holds stays his until he is dead.
-    parted_after_ms = min(config.worker.dead_after_ms, 3 * config.worker.heartbeat_ms)
     try:
-        return MysqlStore(
-            config.store.url, parted_after_ms=parted_after_ms if config.queue.url == "local" else None
-        )
+        return MysqlStore(config.store.url, parted_after_ms=_parted_after_ms(config))
     except ValueError as error:
         raise SettingsError([FieldProblem("store.url", str(error))]) from error
 
@@ -109,7 +105,15 @@ def _dynamodb(config: Config) -> Store:
         place = read(config.store.url, table=config.store.table, life_ms=life_ms, shared=config.store.shared)
     except ValueError as error:
         raise SettingsError([FieldProblem("store.url", str(error))]) from error
-    return DynamoStore(place)
+    return DynamoStore(place, parted_after_ms=_parted_after_ms(config))
+
+
+def _parted_after_ms(config: Config) -> Millis | None:
+    """Where every worker has a queue of its own, who missed two heartbeats has no part of the work any more; what he
+    holds stays his until he is dead."""
+    if config.queue.url != "local":
+        return None
+    return min(config.worker.dead_after_ms, 3 * config.worker.heartbeat_ms)
 
 
 @contextlib.asynccontextmanager

@@ -21,6 +21,7 @@ from staffetta.store.dynamodb.ledger import Ledger
 from staffetta.store.dynamodb.letters import Letters
 from staffetta.store.dynamodb.listings import Listings
 from staffetta.store.dynamodb.moves import Moves, Turn
+from staffetta.store.dynamodb.parts import Parts
 from staffetta.store.dynamodb.place import Place, read
 from staffetta.store.dynamodb.reminders import Reminders, Told
 from staffetta.store.dynamodb.retirement import Retirement
@@ -48,8 +49,11 @@ class DynamoStore(HandIn, Moves, Stages, Reminders, Retirement, Listings, Steeri
         *,
         monotonic: Callable[[], float] = time.monotonic,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        parted_after_ms: Millis | None = None,
     ) -> None:
-        """`pause`: waits before a request is run again; tests give one that does not."""
+        """`parted_after_ms`: every worker has a queue of its own, and one that is silent for so long has no part of
+        the work any more; None: they share one queue.
+        `pause`: waits before a request is run again; tests give one that does not."""
         self.place = place
         self.wire = Wire(place, pause=pause)
         self.ledger = Ledger(place, self.wire, Counting(place, self.wire))
@@ -64,6 +68,9 @@ class DynamoStore(HandIn, Moves, Stages, Reminders, Retirement, Listings, Steeri
         self.told: dict[str, Told] = {}
         self.turns: dict[str, Turn] = {}
         self.told_until: Millis | None = None
+        self.parts = Parts(self.engine, self.beats, monotonic, parted_after_ms)
+        self.turn = 0
+        self.walk: str | None = None
         self.expired_behind: str | None = None
         self._opened = False
         self._monotonic = monotonic

@@ -85,8 +85,8 @@ def todo(kind: Kind, id: str) -> str:
     return f"{kind}.{shard(id)}"
 
 
-def todos(*kinds: Kind) -> list[str]:
-    return [f"{kind}.{number}" for kind in kinds for number in range(SHARDS)]
+def todos(*kinds: Kind, shards: Sequence[int] = range(SHARDS)) -> list[str]:
+    return [f"{kind}.{number}" for kind in kinds for number in shards]
 
 
 def todo_at(entry: Entry) -> str:
@@ -122,8 +122,8 @@ def line(company_id: str, id: str) -> str:
     return f"{shard(company_id)}.{shard(id)}"
 
 
-def lines_of(company_id: str) -> list[str]:
-    return [f"{shard(company_id)}.{number}" for number in range(SHARDS)]
+def lines_of(company_id: str, shards: Sequence[int]) -> list[str]:
+    return [f"{shard(company_id)}.{number}" for number in shards]
 
 
 def all_lines() -> list[str]:

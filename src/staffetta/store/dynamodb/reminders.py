@@ -12,6 +12,7 @@ from staffetta.mail.rescue import worker_of
 from staffetta.store.dynamodb.beats import Beats
 from staffetta.store.dynamodb.keys import Entry
 from staffetta.store.dynamodb.ledger import Ledger
+from staffetta.store.dynamodb.parts import Parts
 from staffetta.store.dynamodb.steering import EngineTable
 from staffetta.store.dynamodb.work import Work
 
@@ -34,6 +35,10 @@ class Reminders:
     told: dict[str, Told]
     """What this process knows of already."""
     told_until: Millis | None
+    parts: Parts
+    turn: int
+    walk: str | None
+    """Where a walk through everything that waits goes on; None: there is none."""
     expired_behind: str | None
 
     # --- reminding the queue -----------------------------------------------------------------------------------
@@ -42,12 +47,26 @@ class Reminders:
         return await self.work.companies(now=now)
 
     async def waiting(self, company_id: str, *, now: Millis, limit: int, after: Job | None = None) -> list[Job]:
-        entries = await self.work.line(company_id, now=now, limit=limit, after=after)
+        entries = await self.work.line(company_id, now=now, limit=limit, after=after, mine=self.parts)
         return [entry.job() for entry in entries]
 
+    def mine(self, id: str) -> bool:
+        """Whether this process is the one to send it, of those that live."""
+        return self.parts.part.has(id)
+
     async def news(self, *, now: Millis, limit: int) -> list[Job]:
+        await self.parts.look_around()
+        if self.turn != self.parts.turn:
+            # Another part than before: all of it that waits is news, for others had it until now.
+            self.turn, self.walk = self.parts.turn, ""
+            self.told.clear()
+        if self.walk is not None:
+            page, self.walk = await self.work.some(("READY",), self.walk or None)
+            fresh = [one for one in page if one.at <= now and self.mine(one.id)]
+            self.told.update((one.id, (one.at, one.token)) for one in fresh)
+            return [one.job() for one in fresh]
         since = (now if self.told_until is None else min(self.told_until, now)) - OVERLAP_MS
-        entries = await self.work.due(after=since, now=now, limit=limit + len(self.told))
+        entries = await self.work.due(after=since, now=now, limit=limit + len(self.told), mine=self.parts)
         fresh = [one for one in entries if self.told.get(one.id) != (one.at, one.token)][:limit]
         self.told.update((one.id, (one.at, one.token)) for one in fresh)
         if len(fresh) < limit:

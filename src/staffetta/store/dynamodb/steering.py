@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,6 +16,9 @@ from staffetta.store.dynamodb.ledger import Ledger
 from staffetta.store.dynamodb.place import Place
 from staffetta.store.dynamodb.values import Item
 from staffetta.store.dynamodb.wire import Refused, Wire
+
+if TYPE_CHECKING:
+    from staffetta.store.dynamodb.parts import Parts
 
 _TRIES_MAX = 5
 
@@ -77,6 +80,7 @@ class Steering:
     engine: EngineTable
     ledger: Ledger
     beats: Beats
+    parts: Parts
 
     # --- workers ---------------------------------------------------------------------------------------------
 
@@ -85,11 +89,14 @@ class Steering:
         if not await self.engine.change("WORKER", worker.id, "Told=?, Beats=Beats+?", told, 1):
             await self.engine.put("WORKER", worker.id, Told=told, Beats=1)
         self.beats.wrote(worker.id)
+        if worker.feeds:
+            await self.parts.join(worker)
 
     async def workers(self) -> list[Worker]:
-        return [_told(item, Worker) for item in await self.engine.all("WORKER")]
+        return [told_worker(item) for item in await self.engine.all("WORKER")]
 
     async def forget_worker(self, worker_id: str) -> None:
+        self.parts.leave(worker_id)
         await self.engine.remove("WORKER", worker_id)
         await self.engine.remove("FIGURES", worker_id)
 
@@ -157,6 +164,11 @@ class Steering:
     async def batch_members(self, batch: str) -> list[str]:
         item = await self.engine.one("BATCH", batch)
         return list(item["Members"]) if item is not None else []
+
+
+def told_worker(item: Item) -> Worker:
+    worker: Worker = _told(item, Worker)
+    return worker
 
 
 def _pause_name(pause: Pause) -> str:

@@ -13,6 +13,7 @@ from typing import Protocol
 from staffetta.mail import journal
 from staffetta.mail.lifecycle import IN_WORK, Status
 from staffetta.mail.message import Job, Millis
+from staffetta.mail.parting import Part
 from staffetta.store.dynamodb import keys
 from staffetta.store.dynamodb.keys import Entry, Kind
 from staffetta.store.dynamodb.place import Place
@@ -23,17 +24,29 @@ PAGE = 1_000
 SEEDS_PAGE = 25
 
 
+class Mine(Protocol):
+    """What of all this is this process's to send."""
+
+    @property
+    def part(self) -> Part: ...
+
+    @property
+    def shards(self) -> list[int]: ...
+
+
 class Work(Protocol):
     """The questions that stages ask."""
 
     async def companies(self, *, now: Millis) -> list[str]:
         """Those with something READY and due."""
 
-    async def line(self, company_id: str, *, now: Millis, limit: int, after: Job | None) -> list[Entry]:
-        """What is READY and due of one company, in its order."""
+    async def line(
+        self, company_id: str, *, now: Millis, limit: int, after: Job | None, mine: Mine
+    ) -> list[Entry]:
+        """What is READY and due of one company, in its order, of this process's part."""
 
-    async def due(self, *, after: Millis, now: Millis, limit: int) -> list[Entry]:
-        """What is READY and became due after `after`, up to now."""
+    async def due(self, *, after: Millis, now: Millis, limit: int, mine: Mine) -> list[Entry]:
+        """What is READY and became due after `after`, up to now, of this process's part."""
 
     async def next_due(self, *, now: Millis) -> Millis | None:
         """When the next one that is READY will be due."""
@@ -80,14 +93,17 @@ class Sparse:
             last = entries[-1]
             behind = keys.line_end(last.company_id) if last.company_id in found else page[-1]["LineAt"]
 
-    async def line(self, company_id: str, *, now: Millis, limit: int, after: Job | None) -> list[Entry]:
+    async def line(
+        self, company_id: str, *, now: Millis, limit: int, after: Job | None, mine: Mine
+    ) -> list[Entry]:
+        lines = keys.lines_of(company_id, mine.shards)
         found = await asyncio.gather(
-            *(self._line_in(one, company_id, now, limit, after) for one in keys.lines_of(company_id))
+            *(self._line_in(one, company_id, now=now, limit=limit, after=after, mine=mine) for one in lines)
         )
         return heapq.nsmallest(limit, (entry for part in found for entry in part), key=_place)
 
     async def _line_in(
-        self, line: str, company_id: str, now: Millis, limit: int, after: Job | None
+        self, line: str, company_id: str, *, now: Millis, limit: int, after: Job | None, mine: Mine
     ) -> list[Entry]:
         text = f"SELECT LineAt FROM {self._line} WHERE Line=? AND LineAt BETWEEN ? AND ?"
         first = keys.line_from(company_id, 0) if after is None else keys.line_behind(company_id, after)
@@ -96,7 +112,7 @@ class Sparse:
         while True:
             page, token = await self._wire.page(text, (line, first, end), limit=limit)
             entries = [_line_of(item) for item in page]
-            found += [entry for entry in entries if entry.at <= now]
+            found += [entry for entry in entries if entry.at <= now and mine.part.has(entry.id)]
             if token is None or not entries or len(found) >= limit:
                 return found[:limit]
             last = entries[-1]
@@ -104,8 +120,10 @@ class Sparse:
             ahead = last.at > now
             first = keys.line_from(company_id, last.priority + 1) if ahead else page[-1]["LineAt"] + " "
 
-    async def due(self, *, after: Millis, now: Millis, limit: int) -> list[Entry]:
-        todos = keys.todos("READY")
+    async def due(self, *, after: Millis, now: Millis, limit: int, mine: Mine) -> list[Entry]:
+        todos = keys.todos("READY", shards=mine.shards)
+        if not todos:
+            return []
         marks = ",".join("?" * len(todos))
         text = f"SELECT TodoAt FROM {self._todo} WHERE Todo IN ({marks}) AND TodoAt BETWEEN ? AND ?"
         parameters = (*todos, keys.to_time(after), keys.to_time(now))
@@ -113,7 +131,8 @@ class Sparse:
         token: str | None = None
         while len(found) < limit:
             page, token = await self._wire.page(text, parameters, limit=limit, token=token)
-            found += [keys.read_todo(item["TodoAt"]) for item in page]
+            entries = (keys.read_todo(item["TodoAt"]) for item in page)
+            found += [entry for entry in entries if mine.part.has(entry.id)]
             if token is None:
                 break
         return found
@@ -189,19 +208,24 @@ class Seeds:
     async def companies(self, *, now: Millis) -> list[str]:
         return sorted({row.company_id for row in await self._ready() if row.due_at <= now})
 
-    async def line(self, company_id: str, *, now: Millis, limit: int, after: Job | None) -> list[Entry]:
+    async def line(
+        self, company_id: str, *, now: Millis, limit: int, after: Job | None, mine: Mine
+    ) -> list[Entry]:
         entries = [
             row.entry("READY")
             for row in await self._ready()
-            if row.company_id == company_id and row.due_at <= now
+            if row.company_id == company_id and row.due_at <= now and mine.part.has(row.id)
         ]
         if after is not None:
             behind = (after.priority, after.due_at, after.id)
             entries = [entry for entry in entries if _place(entry) > behind]
         return heapq.nsmallest(limit, entries, key=_place)
 
-    async def due(self, *, after: Millis, now: Millis, limit: int) -> list[Entry]:
-        rows = await self.rows(Status.READY, limit=limit, wanted=lambda row: after < row.due_at <= now)
+    async def due(self, *, after: Millis, now: Millis, limit: int, mine: Mine) -> list[Entry]:
+        def wanted(row: Row) -> bool:
+            return after < row.due_at <= now and mine.part.has(row.id)
+
+        rows = await self.rows(Status.READY, limit=limit, wanted=wanted)
         return [row.entry("READY") for row in rows]
 
     async def next_due(self, *, now: Millis) -> Millis | None:
