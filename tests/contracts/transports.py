@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import aiosmtpd.smtp
 import msgspec
 
 from doubles import engines
@@ -101,15 +102,16 @@ def dumped(folder: Path, seen: frozenset[str] = frozenset()) -> list[Arrived]:
 
 
 @contextlib.contextmanager
-def smtp_sink() -> Iterator[tuple[int, Path]]:
-    """Postfix's test server, with the folder of what it takes."""
+def smtp_sink(*options: str) -> Iterator[tuple[int, Path]]:
+    """Postfix's test server, with the folder of what it takes. `options`: its own, to misbehave by."""
     program = engines.program("smtp-sink", package="postfix")
     with tempfile.TemporaryDirectory(prefix="staffetta-dump-") as name:
         folder = Path(name)
         folder.chmod(0o777)
         user = ["-u", "nobody"] if os.geteuid() == 0 else []
         port = engines.free_port()
-        with engines.running(program, *user, "-d", f"{name}/m.", f"127.0.0.1:{port}", "1000", port=port):
+        where = ("-d", f"{name}/m.", f"127.0.0.1:{port}", "1000")
+        with engines.running(program, *user, *options, *where, port=port):
             yield port, folder
 
 
@@ -118,6 +120,47 @@ def at_smtp_sink(port: int) -> Callable[..., Transport]:
         return SmtpTransport("127.0.0.1", port, tls="none", timeouts=PATIENT, **limits)
 
     return make
+
+
+@dataclass
+class Oracle:
+    """aiosmtpd: somebody else's reading of SMTP, without pipelining."""
+
+    port: int
+    taken: list[Arrived]
+
+    def transport(self, **limits: Any) -> Transport:
+        return SmtpTransport("127.0.0.1", self.port, tls="none", timeouts=PATIENT, **limits)
+
+    async def arrived(self, count: int = 0) -> list[Arrived]:
+        del count
+        return list(self.taken)
+
+
+@contextlib.asynccontextmanager
+async def oracle() -> AsyncIterator[Oracle]:
+    taken: list[Arrived] = []
+
+    class Handler:
+        async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802  # its name there
+            taken.append(Arrived(recipients=tuple(envelope.rcpt_tos), content=envelope.original_content))
+            return "250 taken"
+
+    loop = asyncio.get_running_loop()
+    made: list[Any] = []
+
+    def session() -> Any:
+        made.append(aiosmtpd.smtp.SMTP(Handler(), enable_SMTPUTF8=True, loop=loop))
+        return made[-1]
+
+    server = await loop.create_server(session, "127.0.0.1", 0)
+    try:
+        yield Oracle(server.sockets[0].getsockname()[1], taken)
+    finally:
+        server.close()
+        handlers = [one._handler_coroutine for one in made if one._handler_coroutine is not None]
+        if handlers:
+            await asyncio.wait(handlers, timeout=10)
 
 
 def at_postfix(server: Postfix, *, implicit: bool) -> Callable[..., Transport]:

@@ -16,7 +16,7 @@ from doubles.ses import SesServer
 from staffetta.sink import SinkServer
 
 OF_OTHERS = ("smtp-sink", "postfix-starttls", "postfix-smtps", "ses-moto")
-NAMES = ("scripted-sink", "ses", "sink", *OF_OTHERS)
+NAMES = ("scripted-sink", "aiosmtpd", "ses", "sink", *OF_OTHERS)
 
 
 def pytest_asyncio_loop_factories(config: Any, item: Any) -> Mapping[str, Callable[[], Any]]:
@@ -56,6 +56,9 @@ async def far(request: pytest.FixtureRequest) -> AsyncIterator[FarSide]:
     if name == "scripted-sink":
         async with SinkServer(keep=True) as sink:
             yield transports.Scripted(sink)
+    elif name == "aiosmtpd":
+        async with transports.oracle() as oracle:
+            yield oracle
     elif name == "ses":
         async with SesServer() as server:
             yield transports.Ses(server)
