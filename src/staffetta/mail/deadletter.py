@@ -33,12 +33,13 @@ def dead_letter(
     ttl_ms: int = TTL_MS,
 ) -> DeadLetter:
     """The entry that is written in the transaction that makes the e-mail FAILED. Never without a reason."""
+    code = (code or "").strip()[:CODE_MAX].rstrip()
     return DeadLetter(
         outbox_id=id,
         company_id=company_id,
         failed_attempts=attempts,
         last_failure_reason=reason.strip()[:REASON_MAX].rstrip() or code or NO_REASON,
-        last_failure_code=(code or "")[:CODE_MAX] or None,
+        last_failure_code=code or None,
         last_failure_at=now,
         enqueued_at=enqueued_at,
         moved_at=now,
