@@ -26,9 +26,9 @@ from staffetta.mail.operators import Worker as WorkerRecord
 
 LONGEST_PAUSE_SECONDS = 30.0
 """How long a loop that fails again and again rests at most before its next try."""
+QUEUE_PAUSE_SECONDS = 1.0
+"""The same while the queue is away: asking costs nothing then, and work goes on as soon as it is back."""
 IDLE_SECONDS = 1.0
-COMPANIES_MAX = 1_000
-"""Companies whose figures are published; the busiest."""
 UNCHANGED_SECONDS = 5.0
 """Figures that have not changed are written again after this, so that they stay fresh."""
 LAST_SECONDS = 5.0
@@ -47,7 +47,7 @@ class Pace(Value, frozen=True, kw_only=True):
     restore_interval_ms: int = 10_000
     restore_timeout_ms: int = 30 * 60_000
     shutdown_grace_ms: int = 20_000
-    lease_ms: int = 60_000
+    lease_ms: int = 30_000
     news_ms: int = 200
     refill_ms: int = 20
     expire_ms: int = 1_000
@@ -222,19 +222,19 @@ class Worker:
                 await means.presence.until_here()
             pause = stage.every_ms / 1000
             try:
-                if await stage.step():
-                    pause = 0.0
-                failures = 0
+                pause, failures = (0.0 if await stage.step() else pause), 0
             except StoreError as error:
                 means.presence.lost(error)
                 pause = max(pause, 0.03)
             except Exception as error:  # noqa: BLE001  # a loop must outlive whatever one walk of it meets
                 failures += 1
-                pause = min(max(pause, 0.1) * 2**failures, LONGEST_PAUSE_SECONDS)
+                away = isinstance(error, QueueError)
+                part, longest = ("queue", QUEUE_PAUSE_SECONDS) if away else (stage.name, LONGEST_PAUSE_SECONDS)
+                pause = min(max(pause, 0.1) * 2 ** min(failures, 20), max(pause, longest))
                 message = f"{stage.name} failed and is tried again in {pause:.1f} s"
-                part = "queue" if isinstance(error, QueueError) else stage.name
                 told = str(error) if isinstance(error, StaffettaError) else repr(error)
-                means.emit(Troubled(at=means.clock(), part=part, message=message, error=told))
+                if not away or failures == 1:  # once an outage: the end of it will be seen
+                    means.emit(Troubled(at=means.clock(), part=part, message=message, error=told))
             await asyncio.sleep(pause)
 
     async def _end(self, loops: Sequence[asyncio.Task[None]]) -> None:
@@ -292,10 +292,7 @@ class Worker:
         sent: list[Job] = []
         back: list[Job] = []
         for job in jobs:
-            if self._may_send(job.company_id):
-                sent.append(job)
-            else:
-                back.append(job)
+            (sent if self._may_send(job.company_id) else back).append(job)
         for company_id in {job.company_id for job in back}:
             # Where it was blocked already, somebody else who shares the queue has lifted that.
             self._blocked.add(company_id)
@@ -315,6 +312,7 @@ class Worker:
 
     async def _fill(self) -> None:
         await offer.fill(self._means.store, self._means.queue, now=self._means.clock())
+        await offer.index_dead(self._means.store, self._means.queue, now=self._means.clock())
 
     async def _news(self) -> int:
         return await offer.offer_news(self._means.store, self._means.queue, now=self._means.clock())
@@ -324,10 +322,9 @@ class Worker:
         return await offer.refill(self._means.store, self._means.queue, now=self._means.clock())
 
     async def _leases(self) -> None:
-        means = self._means
         ids = self.riders.ids()
         if ids:
-            await means.queue.extend(ids, now=means.clock(), lease_ms=self._pace.lease_ms)
+            await self._means.queue.extend(ids, now=self._means.clock(), lease_ms=self._pace.lease_ms)
 
     async def _watch(self) -> None:
         self.riders.interrupt_overdue()
@@ -368,16 +365,18 @@ class Worker:
         now = means.monotonic()
         depth = await means.queue.depth() if self._keeps_queue else None
         known = await means.queue.figures() if self._keeps_queue else []
-        companies = sorted(known, key=lambda one: (-one.waiting, one.company_id))
+        health = await means.queue.health()
         told = msgspec.json.encode(
             {
                 "worker": {"id": self.id, "host": self._record.host, "pid": self._record.pid,
                            "started_at": self._record.started_at, "done": self.riders.done,
                            "in_flight": self.riders.in_flight},
                 "queue": depth,
-                "companies": [figures.company(one) for one in companies[:COMPANIES_MAX]],
+                "shared": health.shared,
+                "companies": figures.busiest(known),
                 "breakers": means.routes.figures(),
-                "blocked": sorted(self._blocked)[:COMPANIES_MAX],
+                "blocked": sorted(self._blocked)[: figures.COMPANIES_MAX],
+                **figures.server(health),
                 **self._counted(),
             }
         )  # fmt: skip

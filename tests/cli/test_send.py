@@ -217,6 +217,7 @@ def test_lines_come_from_a_file_too(shell: Shell) -> None:
     (shell.folder / "many.jsonl").write_text("".join(line(n) for n in range(5)))
 
     assert 5 == len(shell("send", "--jsonl", "many.jsonl").lines)
+    assert 2 == len(shell("send", "-", stdin=line(1) + line(2)).lines), "a dash alone means the same"
     assert "missing.jsonl" in shell("send", "--jsonl", "missing.jsonl", code=1).err
 
 

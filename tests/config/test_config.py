@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from staffetta import config
-from staffetta.config.kinds import duration, shown_duration
+from staffetta.config.kinds import Wrong, duration, shown_duration
 from staffetta.config.sample import reference, sample
 from staffetta.errors import SettingsError
 
@@ -173,3 +173,70 @@ def test_the_pages_are_those_the_program_makes(page: str, made: object) -> None:
     """`python -m staffetta.config.sample docs/reference` writes them anew."""
     assert callable(made)
     assert made() == (ROOT / page).read_text(encoding="utf-8")
+
+
+def test_a_variable_that_is_empty_is_not_set() -> None:
+    """Compose files and service units pass on what nobody set as nothing."""
+    found = config.load(None, {"STAFFETTA_CALLBACK_URL": "", "STAFFETTA_STORE": "", "STAFFETTA_NO_SUCH": ""})
+
+    assert config.Config() == found
+
+
+def _of_another_kind(setting: config.Setting) -> list[object]:
+    """Values that TOML can write and this setting cannot be."""
+    others: list[object] = [True, 7, 7.5, "no such thing", [7], {"a": [1]}, ["x", 7]]
+    return [one for one in others if not _reads(setting, one)]
+
+
+def _reads(setting: config.Setting, value: object) -> bool:
+    try:
+        setting.kind.read(value)
+    except Wrong:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("setting", config.settings(), ids=lambda setting: setting.name)
+def test_no_setting_takes_what_it_cannot_be(setting: config.Setting, tmp_path: Path) -> None:
+    """Each says so in words, by name and with the place, whatever was written there."""
+    wrong = _of_another_kind(setting)
+    assert wrong, "a setting that takes anything checks nothing"
+    for value in wrong:
+        line = f"{setting.field if not setting.section else setting.name.partition('.')[2]} = {_toml(value)}"
+        file = tmp_path / "own.toml"
+        file.write_text(f"[{setting.section}]\n{line}\n" if setting.section else f"{line}\n")
+        with pytest.raises(SettingsError) as caught:
+            config.load(file, {})
+        found = problems(caught)
+        assert [setting.name] == list(found)
+        assert f"(from {file})" in found[setting.name]
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{name} = {_toml(one)}" for name, one in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [one for one in config.settings() if not _reads(one, "no such thing")],
+    ids=lambda setting: setting.name,
+)
+def test_a_wrong_variable_is_named_by_setting_and_variable(setting: config.Setting) -> None:
+    with pytest.raises(SettingsError) as caught:
+        config.load(None, {setting.variable: "no such thing"})
+
+    assert f"(from the environment variable {setting.variable})" in problems(caught)[setting.name]
+
+
+def test_all_settings_wrong_at_once_are_all_named() -> None:
+    wrong = {one.variable: "no such thing" for one in config.settings() if not _reads(one, "no such thing")}
+    with pytest.raises(SettingsError) as caught:
+        config.load(None, wrong)
+
+    assert len(wrong) == len(problems(caught))

@@ -33,7 +33,9 @@ MOST_PROBLEMS_SHOWN = 20
 
 
 @click.command("send")
-@click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument(
+    "file", required=False, type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
+)
 @click.option(
     "--jsonl", "lines_from", metavar="FILE", help="JSON lines, one payload each; - is standard input."
 )
@@ -73,9 +75,12 @@ def send_command(
 ) -> None:
     """Hand in e-mails; they are durable once their id is printed.
 
-    FILE is a payload (JSON) or a message (.eml); flags add to it or replace what it says.
+    FILE is a payload (JSON) or a message (.eml); flags add to it or replace what it says. - is the same as
+    --jsonl -: a payload a line on standard input.
     """
     found = settings(context)
+    if file is not None and str(file) == "-" and lines_from is None:
+        file, lines_from = None, "-"
     if lines_from is not None:
         if file is not None or key is not None or any(flags.values()):
             raise click.UsageError("--jsonl takes whole payloads: it goes with no file, key or other flags")

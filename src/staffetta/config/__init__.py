@@ -210,6 +210,8 @@ class _Reading:
 
     def environment(self, environ: Mapping[str, str]) -> None:
         for variable, value in sorted(environ.items()):
+            if not value:
+                continue  # compose files and service units pass on what is not set as nothing
             source = f"the environment variable {variable}"
             if variable in SHORT_VARIABLES:
                 self.one(SHORT_VARIABLES[variable], value, source)

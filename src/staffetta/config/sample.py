@@ -89,7 +89,8 @@ def reference() -> str:
         "# Settings",
         "",
         "From `staffetta.toml` (or `--config FILE`), overridden by the environment. Times are seconds or text",
-        "such as `500ms`, `15m`, `24h`. Every wrong value is named at the start, with source and remedy.",
+        "such as `500ms`, `15m`, `24h`. A variable that is empty counts as not set. Every wrong value is named",
+        "at the start, with source and remedy.",
     ]
     section = None
     for setting in config.settings():

@@ -158,6 +158,8 @@ async def deliver(job: Job, rider: Rider, means: Means) -> None:
         await _postpone(job, move, means)
         return
     await _settle(job, means)
+    if move.dead_letter is not None:
+        await _bury(job, move, means)
     if move.target is Status.READY:
         await end_expired(claim.id, store=means.store, rulebook=means.rulebook, now=move.at, emit=means.emit)
 
@@ -228,6 +230,13 @@ def _attempted(move: Transition, claim: Claim, rules: Rules, job: Job) -> Attemp
 async def _settle(job: Job, means: Means) -> None:
     try:
         await means.queue.settle((job.id,))
+    except QueueError as error:
+        _queue_away(error, means)
+
+
+async def _bury(job: Job, move: Transition, means: Means) -> None:
+    try:
+        await means.queue.bury((job.id,), now=move.at)
     except QueueError as error:
         _queue_away(error, means)
 

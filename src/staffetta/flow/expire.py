@@ -72,6 +72,7 @@ def _told(email: Email, move: Transition, result: Exception | None, emit: Emit) 
 async def _forget(ids: Sequence[str], queue: Queue, emit: Emit, *, now: Millis) -> None:
     try:
         await queue.settle(ids)
+        await queue.bury(ids, now=now)
     except QueueError as error:
         message = "the queue was not told of expired e-mails; their reminders find nothing to do"
         emit(Troubled(at=now, part="queue", message=message, error=str(error)))

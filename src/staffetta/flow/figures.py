@@ -9,9 +9,11 @@ import msgspec
 
 from staffetta.mail.message import Millis
 from staffetta.mail.shapes import moment
-from staffetta.queue.contract import CompanyFigures
+from staffetta.queue.contract import CompanyFigures, Health
 from staffetta.store.contract import Store
 
+COMPANIES_MAX = 1_000
+"""Companies whose figures are published; the busiest."""
 FRESH_MS = 15_000
 """Figures older than this are a dead or stopped worker's."""
 
@@ -32,10 +34,31 @@ def company(one: CompanyFigures) -> dict[str, Any]:
     }
 
 
+def busiest(known: Iterable[CompanyFigures]) -> list[dict[str, Any]]:
+    companies = sorted(known, key=lambda one: (-one.waiting, one.company_id))
+    return [company(one) for one in companies[:COMPANIES_MAX]]
+
+
+def server(health: Health) -> dict[str, dict[str, float | int]]:
+    """The gauges of a queue that lives in a server of its own."""
+    if health.memory_used_ratio is None and health.rejected_connections is None:
+        return {}
+    ratio, rejected = health.memory_used_ratio or 0.0, health.rejected_connections or 0
+    return {"redis": {"memory_used_ratio": ratio, "rejected_connections": rejected}}
+
+
 async def published(store: Store, *, now: Millis) -> list[dict[str, Any]]:
     """What each living worker last told."""
     found = await store.figures(newer_than=now - FRESH_MS)
-    return [msgspec.json.decode(figures) for _, figures in sorted(found.items())]
+    told = [msgspec.json.decode(figures) for _, figures in sorted(found.items())]
+    shared: set[str] = set()
+    for each in told:
+        # Several workers on one queue tell the same companies: one of them counts.
+        name = each.get("shared", "")
+        if name and name in shared:
+            each["companies"] = []
+        shared.add(name)
+    return told
 
 
 async def tenants(store: Store, *, now: Millis) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from the first look on, as if it began then, for a counter that starts anew must
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -26,7 +26,13 @@ class Seen(msgspec.Struct):
     """What was last read of one process."""
 
     tally: Tally
-    processed: dict[str, int]
+    at: Millis
+
+
+class Given(msgspec.Struct):
+    """What was last read of one queue: e-mails given out, by company."""
+
+    totals: dict[str, int]
     at: Millis
 
 
@@ -84,6 +90,8 @@ class Gathering:
         self._began = clock()
         self._looking = asyncio.Lock()
         self._seen: dict[str, Seen] = {}
+        self._given: dict[str, Given] = {}
+        self._shared = False
         self._sums = Tally()
         self._processed: dict[str, int] = {}
 
@@ -99,7 +107,7 @@ class Gathering:
         """What is known without the store: this process alone, and what was gathered before."""
         now = self._clock()
         if self._own is not None:
-            self._grow(*self._own, (), now, began=self._began)
+            self._grow(*self._own, now, began=self._began)
         return Sight(at=now, processes=(), sums=self._sums, processed=self._processed)
 
     async def _look(self) -> Sight:
@@ -109,34 +117,56 @@ class Gathering:
         for each in processes:
             told = each["worker"]
             tally = self._own[1] if self._own is not None and told["id"] == own_id else _tally_of(each)
-            self._grow(told["id"], tally, each.get("companies", ()), now, began=told["started_at"])
+            self._grow(told["id"], tally, now, began=told["started_at"])
+            self._take_on(each, now)
         if self._own is not None and all(each["worker"]["id"] != own_id for each in processes):
-            self._grow(own_id, self._own[1], (), now, began=self._began)
+            self._grow(own_id, self._own[1], now, began=self._began)
         for gone in [name for name, seen in self._seen.items() if seen.at <= now - GONE_MS]:
             del self._seen[gone]
+        for gone in [name for name, given in self._given.items() if given.at <= now - GONE_MS]:
+            del self._given[gone]
         return Sight(at=now, processes=tuple(processes), sums=self._sums, processed=self._processed)
 
-    def _grow(
-        self, name: str, tally: Tally, companies: Iterable[Mapping[str, Any]], now: Millis, *, began: Millis
-    ) -> None:
-        processed = {row["companyId"]: row["totalProcessed"] for row in companies}
+    def _grow(self, name: str, tally: Tally, now: Millis, *, began: Millis) -> None:
         seen = self._seen.get(name)
         if seen is None:
-            seen = self._seen[name] = Seen(tally=Tally(), processed={}, at=now)
-            if began < self._began and (self._own is None or name != self._own[0]):
-                seen.tally, seen.processed = tally.copy(), processed
-                for company_id in processed:
-                    self._processed.setdefault(company_id, 0)
+            seen = self._seen[name] = Seen(tally=Tally(), at=now)
+            if began < self._began and not self._is_own(name):
+                seen.tally = tally.copy()
                 return
         self._sums.grow(tally, seen.tally)
-        for company_id, total in processed.items():
-            before = seen.processed.get(company_id, 0)
+        seen.tally = tally.copy()
+        seen.at = now
+
+    def _is_own(self, name: str) -> bool:
+        return self._own is not None and name == self._own[0]
+
+    def _take_on(self, each: Mapping[str, Any], now: Millis) -> None:
+        """What a queue gave out by company: a process's own queue, or the one that several share."""
+        rows, shared = each.get("companies", ()), each.get("shared", "")
+        if shared and not rows:
+            return  # Another process tells them.
+        told = each["worker"]
+        name = shared or told["id"]
+        totals = {row["companyId"]: row["totalProcessed"] for row in rows}
+        given = self._given.get(name)
+        if given is None:
+            given = self._given[name] = Given(totals={}, at=now)
+            # A shared queue may have served others long before; one that forgot everything counts anew.
+            past = not self._shared if shared else told["started_at"] < self._began and not self._is_own(name)
+            self._shared = self._shared or bool(shared)
+            if past:
+                given.totals = totals
+                for company_id in totals:
+                    self._processed.setdefault(company_id, 0)
+                return
+        for company_id, total in totals.items():
+            before = given.totals.get(company_id, 0)
             # A queue that forgot a company counts it from nothing again.
             grown = total - before if total >= before else total
             self._processed[company_id] = self._processed.get(company_id, 0) + grown
-        seen.tally = tally.copy()
-        seen.processed.update(processed)
-        seen.at = now
+        given.totals.update(totals)
+        given.at = now
 
 
 def _tally_of(told: Mapping[str, Any]) -> Tally:

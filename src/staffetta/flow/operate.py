@@ -394,7 +394,8 @@ class Operator:
             return
         jobs = [_job(email, move) for email, move in moves if move.target is Status.READY]
         try:
-            await self._queue.revive([move.id for _, move in moves])
+            # One that is tried again keeps its dead letter until it is sent; the index follows the store then.
+            await self._queue.revive([move.id for _, move in moves if move.target is not Status.READY])
             if jobs:
                 await self._queue.offer(jobs)
         except QueueError as error:

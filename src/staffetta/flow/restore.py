@@ -62,6 +62,7 @@ async def restore_these(
         return 0
     moves = [decide(one, rulebook, now=now, draw=draw()) for one in found]
     ready: list[Job] = []
+    dead: list[str] = []
     moved = 0
     for one, move, result in zip(found, moves, await store.apply_all(moves), strict=True):
         claim = one.claim
@@ -78,8 +79,10 @@ async def restore_these(
             )  # fmt: skip
             if move.target is Status.READY:
                 ready.append(_job(one, move))
-    if queue is not None and ready:
-        await _remind(ready, queue, emit, now=now)
+            elif move.dead_letter is not None:
+                dead.append(move.id)
+    if queue is not None and (ready or dead):
+        await _remind(ready, dead, queue, emit, now=now)
     return moved
 
 
@@ -96,10 +99,11 @@ def decide(found: InWork, rulebook: RuleBook, *, now: Millis, draw: float) -> Tr
     return move
 
 
-async def _remind(jobs: Sequence[Job], queue: Queue, emit: Emit, *, now: Millis) -> None:
+async def _remind(jobs: Sequence[Job], dead: Sequence[str], queue: Queue, emit: Emit, *, now: Millis) -> None:
     """The queue may still know these as active, leased to the dead: forget first, then offer."""
     try:
-        await queue.settle([job.id for job in jobs])
+        await queue.settle([*(job.id for job in jobs), *dead])
+        await queue.bury(dead, now=now)
         for company_id in {job.company_id for job in await queue.offer(jobs)}:
             await queue.full(company_id, more=True)
     except QueueError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from staffetta.mail.message import Job, Millis
-from staffetta.queue.contract import CompanyFigures, Depth, Queue
+from staffetta.queue.contract import CompanyFigures, Depth, Health, Queue
 
 
 class Sharing:
@@ -96,6 +96,12 @@ class View:
 
     async def revive(self, ids: Sequence[str]) -> None:
         await self._queue.revive(ids)
+
+    async def index_dead(self, ids: Sequence[str], *, now: Millis) -> None:
+        await self._queue.index_dead(ids, now=now)
+
+    async def health(self) -> Health:
+        return await self._queue.health()
 
     async def depth(self) -> Depth:
         return await self._queue.depth()

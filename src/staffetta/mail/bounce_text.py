@@ -56,7 +56,7 @@ _TOLD_STAGES = (
     (
         "connect",
         (
-            "initial server greeting", "initial connection", "connect to ", "while connecting",
+            "initial server greeting", "refused to talk to", "initial connection", "connect to ", "while connecting",
             "smtpconnecterror", "smtpconnecttimeouterror", "smtpconnectresponseerror",
         ),
     ),
@@ -64,14 +64,18 @@ _TOLD_STAGES = (
 
 _ENHANCED = re.compile(r"(?<![\d.])([245]\.\d{1,3}\.\d{1,3})(?![\d]|\.\d)")
 _ENHANCED_NEXT = re.compile(r"[ \t\-:,;]{0,3}(?:b?['\"])?[(\[#]{0,2}([245]\.\d{1,3}\.\d{1,3})(?![\d]|\.\d)")
-_CODE = re.compile(r"(?<![\w.@/+%])([1-9]\d\d)(?=[\s\-:;,)\]}>'\".]|$)(?!\.\d)")
+_CODE = re.compile(
+    r"(?:(?<![\w.@/+%])|(?<=smtp)|(?<=smtp[_-])|(?<=error[_-])|(?<=code[_-])|(?<=err[_-]))"
+    r"([1-9]\d\d)(?=[\s\-:;,)\]}>'\".]|$)(?!\.\d)",
+    re.IGNORECASE,
+)
 _AT_START = re.compile(
     r"[\s\"'(\[{<#*]*(?:(?:x-)?smtp\s*[;:]?\s*)?(?:error\s*:?\s*)?[\s\"'(\[]*\Z", re.IGNORECASE
 )
 _NAMES_IT = re.compile(
     r"(?:smtp|errors?|codes?|status|said|says|respon[a-z]{2,5}|repl[a-z]{1,4}|returned|answered|diagnostic|result"
-    r"|reason|fail[a-z]{0,4}|reject[a-z]{0,3}|refused|bounced?|server|host|exception|[:;(\[{'\"<>=|]|[-–]\s)"
-    r"[\s\"'(\[:=#]{0,4}\Z",
+    r"|reason|fail[a-z]{0,4}|reject[a-z]{0,3}|refused|bounced?|server|host|exception|got|received|gave|with|[:;(\[{'\"<>=|]|[-–]\s)"
+    r"[\s\"'(\[:=#_-]{0,4}\Z",
     re.IGNORECASE,
 )
 _NOT_A_CODE = re.compile(
@@ -90,6 +94,8 @@ _HTTP_STATUS = re.compile(
     r"\bhttp(?:/\d(?:\.\d)?)?(?: ?error| ?status(?: ?code)?)?[ :=]{1,3}(?=[2-5]\d\d\b)", re.IGNORECASE
 )
 _REPLY_FIRST = re.compile(r"\s{0,8}[45]\d\d[ \-][45]\.\d{1,3}\.\d{1,3}\b")
+_NAME_AND_CODE = re.compile(r"\s*[A-Za-z_]{2,40}[\s:]{1,3}\d\d\d\s*\Z")
+"""An error's name and a number: nothing else that the number could be of."""
 _UNSEEN = re.compile("\x1b\\[[0-9;]{0,8}[A-Za-z]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]{4,60}")
 
@@ -141,7 +147,9 @@ def _find_code(text: str) -> re.Match[str] | None:
         if _AMOUNT.match(text, after) or _NOT_A_CODE.search(before) or before.endswith(":"):
             continue
         if (named is None or named[1] < "4") and (
-            (match.start() < 40 and _AT_START.match(before)) or _NAMES_IT.search(before)
+            (match.start() < 40 and _AT_START.match(before))
+            or _NAMES_IT.search(before)
+            or _NAME_AND_CODE.match(text)
         ):
             named = match
     return named

@@ -52,6 +52,8 @@ class Row(Value, frozen=True, kw_only=True):
     enhanced: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
     name: frozenset[str] = frozenset()
+    said: tuple[str, ...] = ()
+    """The names as they are written."""
     phrases: tuple[tuple[str, ...], ...] = ()
 
     def fits(self, *, stage: str, code: int, digit: str, enhanced: str, name: str) -> bool:
@@ -131,14 +133,20 @@ def _row(fields: dict[str, Any]) -> Row:
     texts = tuple(fields.get("text", ()))
     return Row(
         **{key: value for key, value in fields.items() if key not in {*_ASKED, "least"}},
+        said=tuple(fields.get("name", ())),
         least=str(fields.get("least", "")),
         stage=frozenset(fields.get("stage", ())),
         code=frozenset(fields.get("code", ())),
         enhanced=tuple(fields.get("enhanced", ())),
         text=texts,
-        name=frozenset(name.lower() for name in fields.get("name", ())),
+        name=frozenset(form for name in fields.get("name", ()) for form in _forms(name.lower())),
         phrases=tuple(phrase(one) for one in texts),
     )
+
+
+def _forms(name: str) -> tuple[str, ...]:
+    """Some of an API's versions and libraries say `Exception` at the end of a name, others do not."""
+    return (name,) if name.endswith(("exception", "error")) else (name, f"{name}exception")
 
 
 def _wrong(fields: dict[str, Any]) -> list[tuple[str, str]]:

@@ -32,6 +32,20 @@ class Depth(Value, frozen=True, kw_only=True):
     active: int
 
 
+class Health(Value, frozen=True, kw_only=True):
+    """How the queue is, for people and gauges; known without asking anybody."""
+
+    trouble: str = ""
+    """Why it is not wholly well, and what follows; empty when it is."""
+    shared: str = ""
+    """Names the one queue that several workers share: its figures are everybody's, not to be added up."""
+    memory_used_ratio: float | None = None
+    """Used of the memory that it may use, where it lives in a server of its own that has a bound."""
+    rejected_connections: int | None = None
+    dead_letters: int | None = None
+    """How many the index of dead letters holds, where there is one."""
+
+
 class CompanyFigures(Value, frozen=True, kw_only=True):
     """The seed's figures of one company, computed when asked for."""
 
@@ -85,6 +99,12 @@ class Queue(Protocol):
 
     async def revive(self, ids: Sequence[str]) -> None:
         """Remove ids from the index of dead letters."""
+
+    async def index_dead(self, ids: Sequence[str], *, now: Millis) -> None:
+        """These are all the dead letters there are: the index becomes so."""
+
+    async def health(self) -> Health:
+        """Never fails, and waits for nobody."""
 
     async def depth(self) -> Depth: ...
 

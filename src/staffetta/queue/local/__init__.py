@@ -19,7 +19,7 @@ from staffetta.mail.fairness import (
 )
 from staffetta.mail.limiter import Limit, Window
 from staffetta.mail.message import Job, Millis
-from staffetta.queue.contract import CompanyFigures, Depth
+from staffetta.queue.contract import CompanyFigures, Depth, Health
 from staffetta.queue.local.lines import Company, Lines
 
 WAITING_MAX = 100_000
@@ -283,6 +283,12 @@ class LocalQueue:
 
     async def revive(self, ids: Sequence[str]) -> None:
         """See `bury`."""
+
+    async def index_dead(self, ids: Sequence[str], *, now: Millis) -> None:
+        """See `bury`."""
+
+    async def health(self) -> Health:
+        return Health()
 
     async def block(self, company_id: str) -> None:
         await self._set_blocked(company_id, blocked=True)

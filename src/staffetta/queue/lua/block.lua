@@ -6,7 +6,7 @@
 --
 -- Atomic, because it decides who competes for the turn. It ends by itself, should who blocked it be gone.
 --
---- include: state wake known companies turns line lines
+--- include: state though_full wake known companies turns line lines
 
 local company_of, from, count = read_companies(FIRST)
 local ends_at = sunpack('>d', ARGV[from])

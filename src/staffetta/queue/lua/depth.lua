@@ -5,7 +5,7 @@
 --
 -- Atomic, so that the figures belong to one moment.
 --
---- include: state wake known companies turns line lines windows time
+--- include: state though_full wake known companies turns line lines windows time
 
 advance()
 save_windows()

@@ -6,7 +6,7 @@
 --
 -- Atomic, because what comes between a look and a registration would wake nobody.
 --
---- include: state wake known companies turns line lines windows time
+--- include: state though_full wake known companies turns line lines windows time
 
 local _, _, ALONE, SLEEPS_UNTIL, LIMITER_MAX, LIMITER_MS = sunpack('>dddddd', ARGV[3])
 local limiter = shared_limit(LIMITER_MAX, LIMITER_MS)

@@ -9,7 +9,7 @@
 --
 -- Atomic, because two workers that connect at once must forget once.
 --
---- include: state wake known companies turns line
+--- include: state though_full wake known companies turns line
 
 local mode = (FAIR and 'fair:' or 'age:') .. ARGV[FIRST]
 local before = call('GET', P .. ':server')

@@ -7,7 +7,7 @@
 --
 -- Atomic, because a lease that ended between look and change may be another worker's by then.
 --
---- include: state
+--- include: state though_full
 
 local ends_at = sunpack('>d', ARGV[FIRST])
 local lost, held = {}, {}

@@ -6,7 +6,7 @@
 --
 -- Atomic, because it decides who competes for the turn.
 --
---- include: state wake known companies turns line lines
+--- include: state though_full wake known companies turns line lines
 
 -- The end of what is told: the last by the store's order, which by age need not be the last of the line.
 local function furthest(one)
@@ -16,11 +16,12 @@ local function furthest(one)
     return nil
 end
 
+local ENOUGH = 1000 -- A line this long is asked about again when it is shorter: reading it anew would find it here.
 local company_of, from, count = read_companies(FIRST)
 for number = 1, count do
     local one = company_of(number)
     local more = ARGV[from + number - 1] == '1'
-    if more and not one.more then
+    if more and not one.more and one.waiting <= ENOUGH then
         local last = furthest(one)
         one.more = true
         one.ends_read, one['end'], one.cursor = true, nil, nil

@@ -8,7 +8,7 @@
 --
 -- Atomic, because `missed` is put down with the question: what is refused from here on the page may not know.
 --
---- include: state wake known companies turns line lines
+--- include: state though_full wake known companies turns line lines
 
 local MOST, CLAIM, SLEEPS_UNTIL = sunpack('>ddd', ARGV[FIRST])
 local worker = ARGV[FIRST + 1]

@@ -6,7 +6,7 @@
 --
 -- Atomic, because between the end of the lease and the new place the job would stand nowhere.
 --
---- include: state wake known companies turns line lines
+--- include: state though_full wake known companies turns line lines
 
 local company_of, from = read_companies(FIRST)
 local news = 0

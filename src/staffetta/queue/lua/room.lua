@@ -6,7 +6,7 @@
 --
 -- Atomic, because a company's share depends on who else has something waiting at that moment.
 --
---- include: state wake known companies turns line lines
+--- include: state though_full wake known companies turns line lines
 
 local company_of, _, count = read_companies(FIRST)
 local answer = {}

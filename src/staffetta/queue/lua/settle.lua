@@ -7,7 +7,7 @@
 -- Atomic, because record, place and counts must go together: what is forgotten but stands in a line would be counted
 -- for ever.
 --
---- include: state wake known companies turns line lines
+--- include: state though_full wake known companies turns line lines
 
 local function withdraw(one, job)
     if job.where == DELAYED then

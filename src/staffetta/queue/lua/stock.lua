@@ -2,7 +2,8 @@
 --
 -- KEYS, ARGV[1], ARGV[2]: see include/state.lua
 -- ARGV[3…5]  1, the company's name and figures
--- ARGV[6]    1 if there may be further ones behind this page
+-- ARGV[6]    1 if there may be further ones behind this page; 2: the same, and a few jobs are taken though memory is
+--            full, for a company that is owed its turn holds up all others
 -- ARGV[7]    the job behind which the page began (empty: the beginning)
 -- ARGV[8…]   the jobs
 -- Returns    epoch, how many were new here
@@ -13,7 +14,10 @@
 
 local company_of, from = read_companies(FIRST)
 local one = company_of(1)
-local more = ARGV[from] == '1'
+local more = ARGV[from] ~= '0'
+if ARGV[from] == '2' then
+    call('DEL', P .. ':nothing')
+end
 local last = ARGV[from + 1] ~= '' and ARGV[from + 1] or nil
 local most = allowance(one)
 local fresh = 0

@@ -10,7 +10,7 @@
 -- Atomic, because of two workers that ask at once each must get the next ones, every job one lease, and the turn
 -- one holder.
 --
---- include: state wake known companies turns line lines windows time
+--- include: state though_full wake known companies turns line lines windows time
 
 local LIMIT, LEASE, ALONE, SLEEPS_UNTIL, LIMITER_MAX, LIMITER_MS = sunpack('>dddddd', ARGV[3])
 local limiter = shared_limit(LIMITER_MAX, LIMITER_MS)

@@ -23,10 +23,11 @@ from staffetta.mail.fairness import (
 )
 from staffetta.mail.limiter import Limit
 from staffetta.mail.message import Job, Millis
-from staffetta.queue.contract import CompanyFigures, Depth
+from staffetta.queue.contract import CompanyFigures, Depth, Health
 from staffetta.queue.redis import wire
 from staffetta.queue.redis.address import Address, parse
 from staffetta.queue.redis.bell import Bell
+from staffetta.queue.redis.care import BLOCK_MS, Care
 from staffetta.queue.redis.checks import Gauge, Shortcoming, gauge, shortcomings
 from staffetta.queue.redis.companies import Companies
 from staffetta.queue.redis.holding import Holding
@@ -34,7 +35,6 @@ from staffetta.queue.redis.link import Link
 from staffetta.queue.redis.moves import Moves
 from staffetta.queue.redis.scripts import load
 from staffetta.queue.redis.server import Server
-from staffetta.queue.redis.tasks import ended
 
 WAITING_MAX = 2_000_000
 """Waiting jobs in all: some 120 MB of Redis."""
@@ -45,8 +45,6 @@ SLEEP_MS = 30_000
 """How long a sleeper counts as one that may be woken."""
 FEED_MS = 5_000
 """How long a hungry company is one worker's to feed."""
-BLOCK_MS = 30_000
-"""A company is blocked for so long, unless who blocked it says so again."""
 OFFER_SECONDS = 0.25
 """Whoever hands in waits no longer for a slow Redis: the e-mail is durable, and the offer goes on its way."""
 HUNGRY_MAX = 100
@@ -103,8 +101,8 @@ class RedisQueue:
         )
         self._bell = Bell(self.link, self._ring)
         self._companies = Companies(self.link, self._moves.figures, priorities)
+        self._care = Care(self.link, self._moves, self._companies, clock=clock, figures_of=self._company)
         self._holding = Holding()
-        self._blocks: set[str] = set()
         self._dozing_until: Millis = 0
         """Nothing can be taken before, unless the bell rings."""
         self._full_until: Millis = 0
@@ -113,7 +111,7 @@ class RedisQueue:
         self._named: Mapping[str, Job | None] = {}
         """Who was hungry when somebody waited for that."""
         self._faults: list[Shortcoming] = []
-        self._tasks: list[asyncio.Task[None]] = []
+        self._dead_letters: int | None = None
 
     # --- opening and closing ----------------------------------------------------------------------------------
 
@@ -127,11 +125,11 @@ class RedisQueue:
             await self.link.close()
             raise SettingsError([FieldProblem(f"queue.url ({one.name})", one.words) for one in self._faults])
         await self._bell.hang()
-        self._tasks.append(asyncio.create_task(self._keep_blocks(), name="redis: blocks"))
+        self._care.begin()
 
     async def close(self) -> None:
         """Wake whoever waits, and hang up. What was taken and not settled comes back when its lease ends."""
-        await ended(self._tasks)
+        await self._care.close()
         await self._bell.close()
         await self.link.close()
         self._woken.set()
@@ -139,52 +137,26 @@ class RedisQueue:
 
     async def _arrive(self, server: Server) -> None:
         """Before the first move on a new connection: is it the server that knows our jobs, and is it set well?"""
-        info = await gauge(server)
+        info = self._care.gauge = await gauge(server)
         emptied = await self.link.enrol(server, info.run_id)
         if emptied:
             self._tell(
                 "Redis was restarted, restored or has failed over: everything due is offered again from the store",
                 f"server {server.name}, run_id {info.run_id}",
             )
-            self._remember()
         self._faults = await shortcomings(server, info)
         for one in self._faults:
             self._tell(f"Redis may lose jobs or stop: {one.words}; {one.remedy}", one.name)
         self._woken.set()
         self._hunger.set()
+        self._care.arrived()
 
     def _remember(self) -> None:
         """Redis has forgotten: what only this process knew is told again."""
         self._dozing_until = self._full_until = 0
         self._woken.set()
         self._hunger.set()
-        if self._weights_now or self._blocks:
-            self._telling = asyncio.create_task(self._tell_again(), name="redis: tell again")
-
-    async def _tell_again(self) -> None:
-        try:
-            await self.link.here.wait()
-            if self._weights_now:
-                await self.link.call(self._moves.weigh, list(self._weights_now))
-            await self._renew_blocks()
-        except QueueError:
-            return  # Away again: it is done at the next arrival.
-
-    async def _keep_blocks(self) -> None:
-        """Blocks end by themselves, should this process be gone; until then they are renewed."""
-        while True:
-            await asyncio.sleep(BLOCK_MS / 3_000)
-            try:
-                await self._renew_blocks()
-            except QueueError:
-                continue
-
-    async def _renew_blocks(self) -> None:
-        if self._blocks:
-            names = sorted(self._blocks)
-            for start in range(0, len(names), 500):
-                until = float(self._clock() + BLOCK_MS)
-                await self.link.call(self._moves.block, (names[start : start + 500], until))
+        self._care.arrived()
 
     def _tell(self, message: str, error: str) -> None:
         if self._emit is not None:
@@ -228,7 +200,15 @@ class RedisQueue:
 
     async def stock(self, company_id: str, jobs: Sequence[Job], *, after: Job | None, more: bool) -> int:
         try:
-            fresh: int = await self.link.call(self._moves.stock, (company_id, jobs, after, more), len(jobs))
+            try:
+                page = (company_id, jobs, after, int(more))
+                fresh: int = await self.link.call(self._moves.stock, page, len(jobs))
+            except QueueError:
+                if not self.link.full:
+                    raise
+                # A company that is owed its turn holds up all others: a few of its jobs come in though Redis is full.
+                few = (company_id, jobs[: int(self._bounds[0])], after, 2)
+                fresh = await self.link.call(self._moves.stock, few, 1)
         finally:
             self._full_until = 0
             self._changes()
@@ -333,13 +313,19 @@ class RedisQueue:
         self._let_go(ids)
         for start in range(0, len(ids), 1_000):
             some = ids[start : start + 1_000]
-            await self.link.call(self._moves.settle, some, len(some))
+            try:
+                await self.link.call(self._moves.settle, some, len(some))
+            except QueueError:
+                self._care.note(dict.fromkeys(some))
 
     async def postpone(self, jobs: Sequence[Job]) -> None:
         self._let_go([job.id for job in jobs])
         for start in range(0, len(jobs), 1_000):
             some = jobs[start : start + 1_000]
-            await self.link.call(self._moves.postpone, some, len(some))
+            try:
+                await self.link.call(self._moves.postpone, some, len(some))
+            except QueueError:
+                self._care.note({job.id: job for job in some})
 
     def _changes(self) -> None:
         """What is asked now may change what can be taken, and every figure."""
@@ -366,18 +352,18 @@ class RedisQueue:
         await self._index("revive", ids)
 
     async def _index(self, what: str, ids: Sequence[str], *, now: Millis | None = None) -> None:
-        for start in range(0, len(ids), 1_000):
+        for start in range(0, max(len(ids), what == "only"), 1_000):
             some = [wire.encode_id(name) for name in ids[start : start + 1_000]]
             await self.link.call(self._moves.bury, [what, *some], len(some), now=now)
 
     async def block(self, company_id: str) -> None:
-        self._blocks.add(company_id)
+        self._care.blocks.add(company_id)
         self._changes()
         with contextlib.suppress(QueueError):  # remembered, and told at the next arrival
             await self.link.call(self._moves.block, ((company_id,), float(self._clock() + BLOCK_MS)))
 
     async def unblock(self, company_id: str) -> None:
-        self._blocks.discard(company_id)
+        self._care.blocks.discard(company_id)
         self._changes()
         with contextlib.suppress(QueueError):  # a block that nobody renews ends by itself
             await self.link.call(self._moves.block, ((company_id,), 0.0))
@@ -390,9 +376,23 @@ class RedisQueue:
         with contextlib.suppress(QueueError):  # remembered, and told at the next arrival
             await self.link.call(self._moves.weigh, (company_id,))
 
+    async def index_dead(self, ids: Sequence[str], *, now: Millis) -> None:
+        await self._index("only", ids[:1_000], now=now)
+        await self._index("bury", ids[1_000:], now=now)
+
+    async def health(self) -> Health:
+        gauge = self._care.gauge
+        return Health(
+            trouble=self.link.why if not self.link.here.is_set() else self.link.full,
+            shared=self.link.epoch.hex(),
+            memory_used_ratio=gauge.memory_share if gauge is not None and gauge.maxmemory else None,
+            rejected_connections=gauge.rejected_connections if gauge is not None else None,
+            dead_letters=self._dead_letters,
+        )
+
     async def depth(self) -> Depth:
         answer = await self.link.call(self._moves.depth, [])
-        waiting, delayed, active, _, _ = answer
+        waiting, delayed, active, self._dead_letters, _ = answer
         self._companies.seen = tuple(answer)
         return Depth(waiting=waiting, delayed=delayed, active=active)
 

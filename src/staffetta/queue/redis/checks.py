@@ -39,8 +39,10 @@ class Shortcoming(Value, frozen=True, kw_only=True):
 
 
 async def gauge(server: Server) -> Gauge:
-    """Two questions in one round trip where `INFO` may be asked by section, as every Redis 7 can."""
-    text = await server.ask("INFO")
+    return read(await server.ask("INFO"))
+
+
+def read(text: bytes) -> Gauge:
     told = dict(line.split(":", 1) for line in text.decode().splitlines() if ":" in line)
     return Gauge(
         run_id=told.get("run_id", ""),

@@ -33,6 +33,10 @@ class Request(NamedTuple):
     """The caller's own time, where it brought one."""
     future: asyncio.Future[Any]
 
+    def settle(self, answer: Any) -> None:
+        if not self.future.done():
+            self.future.set_result(answer)
+
 
 class Move:
     """A script as the queue calls it: how requests become its arguments, and its answer theirs."""
@@ -116,6 +120,10 @@ class Link:
         self._wanted.set()
         return await future
 
+    async def ask(self, *command: Any) -> Any:
+        """A plain command, in its turn among the moves."""
+        return await self.call(Move("", lambda _: list(command), lambda answer, _: [answer]), None)
+
     async def _carry(self) -> None:
         while True:
             await self._wanted.wait()
@@ -152,17 +160,21 @@ class Link:
                     lost = answer
                 _fail_all([group], self._refused(answer, move))
                 continue
+            if not move.script:
+                group[0].settle(answer)
+                continue
             self._see(answer[0])
             if move.script in ("offer", "stock"):
                 self.full = ""
             for one, part in zip(group, move.unpack(answer[1], [one.wish for one in group]), strict=True):
-                if not one.future.done():
-                    one.future.set_result(part)
+                one.settle(part)
         if lost is not None:
             raise lost
 
     def _command(self, group: Sequence[Request]) -> tuple[Any, ...]:
         move = group[0].move
+        if not move.script:
+            return tuple(move.pack([]))
         script = self._scripts[move.script]
         settings = self._settings(group[0].now)
         return (

@@ -60,10 +60,10 @@ class Moves:
     def _pack_first(self, requests: Sequence[Sequence[str]]) -> list[Any]:
         return self._companies(requests[0])
 
-    def _pack_stock(self, requests: Sequence[tuple[str, Sequence[Job], Job | None, bool]]) -> list[Any]:
+    def _pack_stock(self, requests: Sequence[tuple[str, Sequence[Job], Job | None, int]]) -> list[Any]:
         name, jobs, after, more = requests[0]
         texts = (wire.encode_job(job, 1) for job in jobs)
-        return [*self._companies([name]), "01"[more], wire.encode_after(after), *texts]
+        return [*self._companies([name]), "012"[more], wire.encode_after(after), *texts]
 
     def _pack_block(self, requests: Sequence[tuple[Sequence[str], float]]) -> list[Any]:
         names, until = requests[0]
