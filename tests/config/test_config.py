@@ -107,6 +107,21 @@ def test_settings_are_shown_without_secrets() -> None:
     assert "smtp://u:***@relay:587#main" in text
 
 
+def test_what_companies_have_of_their_own_is_shown_without_secrets(tmp_path: Path) -> None:
+    secret = "whsec_" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo="
+    file = tmp_path / "staffetta.toml"
+    file.write_text(
+        f'[companies."acme"]\nweight = 2\ntransport = ["smtp://u:s3cret@relay:587"]\ncallback_secret = "{secret}"\n'
+    )
+
+    rows = config.shown_of_companies(config.load(file, {}))
+
+    assert "s3cret" not in str(rows)
+    assert secret not in str(rows)
+    assert ('companies."acme".weight', "2.0", "the settings file") in rows
+    assert ('companies."acme".callback_secret', "***", "the settings file") in rows
+
+
 def test_a_chain_of_transports_keeps_its_order_and_its_names() -> None:
     found = config.load(None, {"STAFFETTA_TRANSPORT": "smtp://a:2525, ses://eu-west-1#aws , sink://"})
 

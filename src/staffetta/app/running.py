@@ -208,7 +208,10 @@ def parts_of(running: Engine, trend: Trend) -> Parts:
         about = {one.name: one.kind.words for one in settings.settings()}
         return [
             Setting(name=name, value=value, source=source, about=about.get(name, ""))
-            for name, value, source in settings.shown(running.config)
+            for name, value, source in (
+                *settings.shown(running.config),
+                *settings.shown_of_companies(running.config),
+            )
         ]
 
     async def alerts() -> Figures:

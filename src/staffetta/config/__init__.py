@@ -298,6 +298,18 @@ def shown(config: Config) -> list[tuple[str, str, str]]:
     return rows
 
 
+def shown_of_companies(config: Config) -> list[tuple[str, str, str]]:
+    """The same for what companies have of their own; only what is set."""
+    rows = []
+    for company_id, own in sorted(config.companies.items()):
+        for setting in company_settings():
+            value = getattr(own, setting.field)
+            if value is not None and value != ():
+                text = "***" if setting.kind.secret else setting.kind.show(value)
+                rows.append((f'companies."{company_id}".{setting.name}', text, "the settings file"))
+    return rows
+
+
 def sqlite_path(url: str) -> Path:
     """`sqlite:///relative/path.db` and `sqlite:////absolute/path.db`, as everybody writes them."""
     return Path(url.removeprefix("sqlite://").removeprefix("/"))

@@ -58,7 +58,7 @@ async def overview(visit: Visit) -> Answer:
             letters=letters,
             counts=counts,
             queue=queue,
-            processes=len(sight.processes),
+            senders=sum(bool(each.get("breakers")) for each in sight.processes),
             minute=minute,
             began=parts.trend.since,
             now=now,

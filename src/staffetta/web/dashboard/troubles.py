@@ -43,7 +43,8 @@ class State(Value, frozen=True, kw_only=True):
     letters: DeadLetterCounts
     counts: Mapping[Status, int]
     queue: tuple[int, int, int]
-    processes: int
+    senders: int
+    """Processes that send, as they tell of themselves."""
     minute: Step
     """What was sent in the last minute."""
     began: Millis | None
@@ -77,10 +78,10 @@ def _parts(state: State) -> Iterator[Trouble]:
         )
         yield Trouble(weight="bad" if part.state == "down" else "warn", title=f"The {part.name} is {part.state}",
                       what=part.detail, remedy=remedy)  # fmt: skip
-    if not state.processes:
+    if not state.senders:
         yield Trouble(
-            weight="bad", title="No worker is running",
-            what="No process has told of itself in the last seconds, so nothing is sent.",
+            weight="bad", title="No worker sends",
+            what="No process with a transport has told of itself in the last seconds: e-mails are taken in and wait.",
             remedy="Start `staffetta serve`, or `staffetta work` beside this API. Waiting e-mails go on by themselves.",
         )  # fmt: skip
 
@@ -161,7 +162,7 @@ def _standing(state: State) -> Iterator[Trouble]:
     )
     quiet = not (state.minute.sent or state.minute.deferred or state.minute.failed)
     known = any(row.get("name") == "stalled" for row in state.alerts)
-    if waiting and not active and watched and quiet and not held and state.processes and not known:
+    if waiting and not active and watched and quiet and not held and state.senders and not known:
         yield Trouble(
             weight="bad", title="Nothing is sent while work waits",
             what=f"{counted(waiting, 'e-mail')} could go now, and no attempt ended in the last minute.",
