@@ -118,7 +118,7 @@ def test_what_companies_have_of_their_own_is_shown_without_secrets(tmp_path: Pat
 
     assert "s3cret" not in str(rows)
     assert secret not in str(rows)
-    assert ('companies."acme".weight', "2.0", "the settings file") in rows
+    assert ('companies."acme".weight', "2", "the settings file") in rows
     assert ('companies."acme".callback_secret', "***", "the settings file") in rows
 
 

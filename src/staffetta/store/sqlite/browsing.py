@@ -5,7 +5,8 @@ code                            dead_letters_by_code
 recipient                       recipients
 READY, PROCESSING, CALLING-…    line and claims, which hold only what is to do; put in order afterwards
 ACCEPTED, INVALID, FAILED…      mail_by_status, mail_by_company_status
-SENT, SENT-ACKNOWLEDGED         mail_by_company, mail_by_time: nearly all are, so the first that come will do
+SENT, SENT-ACKNOWLEDGED         mail_by_company, mail_by_time: nearly all are, so the first that come will do;
+                                few SENT among many that are acknowledged: mail_to_report
 nothing of these                mail_by_company, mail_by_time
 """
 
@@ -27,6 +28,14 @@ WALKED = 10_000
 """So many e-mails are looked at for READY ones by time; where they are too thin, the lines are read instead."""
 
 _STATUS = "coalesce((SELECT c.status FROM claims c WHERE c.ref = m.ref), m.status)"
+_TOTAL = "SELECT total FROM statuses WHERE code = ?"
+_SENT_FOR_GOOD = f"""
+    SELECT (SELECT total FROM statuses WHERE code = {codes.STATUS[Status.SENT]})
+         - (SELECT count(*) FROM mail INDEXED BY mail_to_report
+            WHERE callback = 1 AND status = {codes.STATUS[Status.SENT]})
+         - (SELECT count(*) FROM claims WHERE status = {codes.STATUS[Status.CALLING_SENT_CALLBACK]})
+"""
+"""SENT ones that no owner waits to hear of, or that were given up: 0, or there is nothing to be said of them."""
 _UNHELD = "NOT EXISTS (SELECT 1 FROM claims c WHERE c.ref = m.ref)"
 
 
@@ -133,8 +142,10 @@ def _by_status(connection: Db, query: _Query, status: Status) -> list[Place]:
     is_status = f"m.status = {code} AND {_UNHELD}"
     if status is Status.READY:
         return _ready(connection, query, is_status)
-    if not connection.execute("SELECT total FROM statuses WHERE code = ?", (code,)).get:
+    if not connection.execute(_TOTAL, (code,)).get:
         return []
+    if status is Status.SENT:
+        return _sent(connection, query, is_status)
     return query.run(connection, _by_time(query, is_status))
 
 
@@ -146,20 +157,39 @@ def _in_work(query: _Query, code: int) -> str:
     """
 
 
-def _ready(connection: Db, query: _Query, is_status: str) -> list[Place]:
-    """The newest are mostly READY; where they are not, everything that is READY stands in the lines."""
-    index = "mail_by_company" if "company" in query else "mail_by_time"
-    found = query.run(
+def _sent(connection: Db, query: _Query, is_status: str) -> list[Place]:
+    """Where owners are told, only those are SENT whose owner waits; then they all stand in the index for that."""
+    found = query.run(connection, _newest(query, is_status))
+    if len(found) == query.facts["limit"]:
+        return found
+    if connection.execute(_SENT_FOR_GOOD).get:
+        return query.run(connection, _by_time(query, is_status))
+    return query.run(
         connection,
         f"""
+        SELECT m.created_at, m.ref FROM mail m INDEXED BY mail_to_report
+        WHERE m.callback = 1 AND {query.between("m.created_at", "m.ref")} AND {query.narrow()} AND {is_status}
+        ORDER BY m.created_at DESC, m.ref DESC LIMIT :limit
+        """,
+    )
+
+
+def _newest(query: _Query, is_status: str) -> str:
+    """Those of a status among the newest that else fit."""
+    index = "mail_by_company" if "company" in query else "mail_by_time"
+    return f"""
         SELECT m.created_at, m.ref FROM (
             SELECT m.created_at, m.ref, m.status FROM mail m INDEXED BY {index}
             WHERE {query.between("m.created_at", "m.ref")} AND {query.narrow()}
             ORDER BY m.created_at DESC, m.ref DESC LIMIT {WALKED}
         ) m
         WHERE {is_status} ORDER BY m.created_at DESC, m.ref DESC LIMIT :limit
-        """,
-    )
+    """
+
+
+def _ready(connection: Db, query: _Query, is_status: str) -> list[Place]:
+    """The newest are mostly READY; where they are not, everything that is READY stands in the lines."""
+    found = query.run(connection, _newest(query, is_status))
     if len(found) == query.facts["limit"]:
         return found
     of_company = (
