@@ -16,10 +16,12 @@ from staffetta.flow.gathering import Gathering
 from staffetta.flow.intake import Intake, IntakeMeans
 from staffetta.flow.report import Reporter, ReportMeans
 from staffetta.flow.retire import RetireMeans, Retirement
+from staffetta.flow.visitors import VisitorMeans, Welcome
 from staffetta.flow.watch import Watch, WatchMeans
 from staffetta.http import Http
 from staffetta.notify import Notifier
 from staffetta.spool import Spool
+from staffetta.store.contract import Visited
 from staffetta.worker import Stage
 
 STAGES = frozenset({"intake", "deliver", "report", "restore", "retire", "watch"})
@@ -55,6 +57,10 @@ def made_of(
                 end=lambda: intake.stop(grace_seconds),
             )
         )
+        visited: object = means.store
+        if isinstance(visited, Visited):
+            welcome = Welcome(_visitor_means(config, means, spool, visited))
+            made.append(Stage(name="visitors", every_ms=INTAKE_MS, step=welcome.step))
     if "report" in stages:
         reporter = Reporter(_report_means(config, means, caller))
         made.append(
@@ -134,6 +140,20 @@ def _intake_means(config: Config, means: Means, spool: Spool) -> IntakeMeans:
         clock=wiring.clock,
         emit=means.emit,
         payload_files=Folder(config.intake.payload_base_path, setting="intake.payload_base_path"),
+    )
+
+
+def _visitor_means(config: Config, means: Means, spool: Spool, store: Visited) -> VisitorMeans:
+    taking_in = _intake_means(config, means, spool)
+    return VisitorMeans(
+        store=store,
+        queue=means.queue,
+        spool=spool,
+        composer=taking_in.composer,
+        payload_files=taking_in.payload_files,
+        clock=wiring.clock,
+        emit=means.emit,
+        expires_in_ms=config.delivery.expires_in_ms,
     )
 
 

@@ -80,12 +80,17 @@ def store_for(config: Config, *, owner: bool) -> Store:
 
 def _mysql(config: Config) -> Store:
     try:
-        from staffetta.store.mysql import MysqlStore
+        from staffetta.store.mysql import MysqlStore, Owners
     except ModuleNotFoundError as error:
         remedy = f"mysql:// needs the library {error.name}: pip install 'staffetta[mysql]'"
         raise SettingsError([FieldProblem("store.url", remedy)]) from error
+    rulebook = rulebook_for(config)
+    owners = Owners(
+        window_ms=config.callback.window_hours * 3_600_000,
+        waits=lambda company_id, options: rulebook.rules_for(company_id, options).callback_due,
+    )
     try:
-        return MysqlStore(config.store.url, parted_after_ms=_parted_after_ms(config))
+        return MysqlStore(config.store.url, parted_after_ms=_parted_after_ms(config), owners=owners)
     except ValueError as error:
         raise SettingsError([FieldProblem("store.url", str(error))]) from error
 

@@ -146,6 +146,8 @@ async def deliver(job: Job, rider: Rider, means: Means) -> None:
         move: Transition | None = believe.late_reply(claim, rules, now=means.clock(), draw=means.draw())
     elif claim.expires_at <= claim.at:
         move = after_hold(claim, reason="its time is over", due_at=claim.at, now=claim.at, rules=rules)
+    elif not claim.recipients and not claim.settled:
+        move = _without_envelope(claim, rules, means)
     else:
         move = await _send(claim, rules, rider, means)
     rider.stage = "recording"
@@ -325,6 +327,15 @@ async def _hand_over_in_parts(
             tried = (*tried, route.name)
         await _open_next_part(claim, delivery, verdicts, rider, means)
     return _interrupted(rules, rider, means)
+
+
+def _without_envelope(claim: Claim, rules: Rules, means: Means) -> Transition:
+    """Another program made it READY, and neither a payload nor the message's headers say whom it goes to."""
+    text = "it names no sender or no recipient: neither its payload nor its message's headers could be read for them"
+    reply = Reply(stage="mail", name="bad-address", text=text)
+    delivery = Delivery(transport="", replies=(RecipientReply(address="", reply=reply),), committed=False)
+    now = means.clock()
+    return after_attempt(claim, delivery, [means.judge(reply)], rules, now=now, draw=0.0, committed_at=0)
 
 
 def _no_way(rules: Rules, rider: Rider, means: Means) -> Transition:

@@ -32,6 +32,7 @@ from staffetta.mail.message import (
     Email,
     HistoryEntry,
     IntakeClaim,
+    Intaken,
     InWork,
     Job,
     KeptAnswer,
@@ -86,6 +87,34 @@ class Parted(Protocol):
     def mine(self, id: str) -> bool:
         """Whether this process is the one to send this e-mail, of all that live now. `waiting` and `news` tell it of
         no others; for as long as a change of who lives goes round, the claim decides."""
+
+
+class Visitor(Value, frozen=True, kw_only=True):
+    """An e-mail that another program made READY: nothing of what sending needs is known of it but files."""
+
+    id: str
+    version: int
+    due_at: Millis
+    payload_file_path: str | None
+    eml_file_path: str | None
+    payload: bytes | None = None
+
+
+@runtime_checkable
+class Visited(Protocol):
+    """A store on whose tables other programs work, which know only the tables' first columns."""
+
+    async def visitors(self, *, limit: int) -> list[Visitor]:
+        """E-mails that such a program made READY and nobody here has looked at. Nobody is given them to send yet.
+
+        Costs next to nothing when there are none.
+        """
+
+    async def welcome(self, visitor: Visitor, made: Intaken) -> None:
+        """Keep what sending needs beside the row. Not a move: no history, the same version and `updated_at`.
+
+        :raises LockNotAcquired: it moved meanwhile, or somebody else has welcomed it.
+        """
 
 
 class Store(Protocol):

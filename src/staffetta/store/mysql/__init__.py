@@ -20,9 +20,10 @@ from staffetta.store.mysql.retirement import Retirement
 from staffetta.store.mysql.session import Session, check_server, connect
 from staffetta.store.mysql.steering import Steering
 from staffetta.store.mysql.upkeep import Upkeep
+from staffetta.store.mysql.visitors import Owners, Visitors
 
 
-class MysqlStore(Lives, Upkeep, Reminders, Retirement, Steering, Listings):
+class MysqlStore(Visitors, Lives, Upkeep, Reminders, Retirement, Steering, Listings):
     """One database. A new one is made into a store by `migrate`, and so is one that has the seed's tables."""
 
     resolution_ms = 1
@@ -30,10 +31,12 @@ class MysqlStore(Lives, Upkeep, Reminders, Retirement, Steering, Listings):
     owned = False
     keeps_version = True
 
-    def __init__(self, url: str, *, parted_after_ms: int | None = None) -> None:
+    def __init__(self, url: str, *, parted_after_ms: int | None = None, owners: Owners | None = None) -> None:
         """`parted_after_ms`: workers keep queues of their own and part the work among those that were heard of within
-        this time; None: they share a queue."""
+        this time; None: they share a queue. `owners`: who is told of e-mails that other programs ended."""
         self._address = address.read(url)
+        self._owners = owners
+        Visitors.__init__(self)
         Reminders.__init__(self)
         Upkeep.__init__(self)
         Listings.__init__(self)
@@ -79,4 +82,4 @@ class MysqlStore(Lives, Upkeep, Reminders, Retirement, Steering, Listings):
         await self._pool.close()
 
 
-__all__ = ["MysqlStore"]
+__all__ = ["MysqlStore", "Owners"]

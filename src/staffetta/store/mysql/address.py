@@ -67,9 +67,7 @@ def read(url: str) -> Address:
         raise ValueError("the port is not a number from 1 to 65535") from error
     database = unquote(parts.path.removeprefix("/"))
     if not database or "/" in database:
-        raise StoreUnusable(
-            "store.url: name the database after the host: mysql://user:password@host:3306/database"
-        )
+        raise ValueError("name the database after the host: mysql://user:password@host:3306/database")
     told = dict(parse_qsl(parts.query, keep_blank_values=True))
     unknown = sorted(told.keys() - OPTIONS.keys())
     if unknown:

@@ -20,7 +20,7 @@ FACTS = f"""
     e.expires_at, e.priority, e.sequence, e.settled, e.remaining, e.late, e.eml_file_path
 """
 LOCK = f"""
-    SELECT {FACTS} FROM emails e FORCE INDEX (PRIMARY)
+    SELECT {FACTS}, e.token, e.part, e.claimed_ms, e.committed_ms, e.transport FROM emails e FORCE INDEX (PRIMARY)
     WHERE e.id IN ({{ids}}) AND e.status = 'READY' AND e.next_attempt_at <= {codes.NOW_MS} AND e.expires_at IS NOT NULL
     FOR UPDATE SKIP LOCKED
 """
@@ -51,10 +51,12 @@ async def take(session: Session, taking: Mapping[int, Take]) -> dict[int, Claim]
     rows = []
     held: list[tuple[Any, ...]] = []
     for facts in locked:
+        if facts[16]:
+            await _close_abandoned(session, facts)
         order = taking[places[facts[0]]]
         version, opened = facts[1] + 1, facts[3] + 1
         rows.append((order.id, version, opened, order.token, order.now, int(order.alone)))
-        held.append((*facts[:3], opened, *facts[4:], 1, order.now))
+        held.append((*facts[:3], opened, *facts[4:16], 1, order.now))
     if rows:
         await session.run(_TAKE, codes.to_json(rows))
         entries = [history.Entry(row[0], "PROCESSING", "claimed", row[4], None, row[3]) for row in rows]
@@ -66,6 +68,17 @@ async def take(session: Session, taking: Mapping[int, Take]) -> dict[int, Claim]
     tokens = {order.id: order.token for order in taking.values()}
     found = await whole(session, [(facts, tokens[facts[0]]) for facts in held])
     return {places[claim.id]: claim for claim in found}
+
+
+async def _close_abandoned(session: Session, facts: tuple[Any, ...]) -> None:
+    """Another program made it READY while we held it: the attempt of then stays in the journal, without a reply."""
+    token, part, at, committed_at, transport = facts[16:]
+    was = Attempt(
+        attempt=facts[3], part=part, token=token, transport=transport, opened_at=at, committed_at=committed_at
+    )
+    if not any(journal.is_this_part(kept, was) for _, _, kept in await history.closed(session, facts[0])):
+        into = "INSERT INTO staffetta_parts (email_id, attempt) VALUES (%s, %s)"
+        await session.run(into, facts[0], codes.attempt_bytes(was))
 
 
 async def whole(session: Session, held: Sequence[tuple[tuple[Any, ...], str]]) -> list[Claim]:

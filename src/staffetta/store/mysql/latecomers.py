@@ -12,12 +12,26 @@ from staffetta.store.mysql.session import Session
 _FLAG = "UPDATE emails SET late = %s, updated_at = updated_at WHERE id = %s"
 _WAITING = "SELECT id, attempt FROM staffetta_late WHERE email_id = %s ORDER BY id"
 
+_ABANDONED = """
+    SELECT 1 FROM email_statuses h JOIN emails e ON e.id = h.email_id
+    WHERE h.email_id = %s AND h.token = %s AND h.status = 'PROCESSING'
+      AND NOT (e.status = 'PROCESSING' AND e.token = %s AND e.our_version = e.version) LIMIT 1
+"""
+
 
 async def keep(session: Session, id: str, attempt: Attempt) -> None:
     """The claim is gone, the reply is not lost: it goes to its attempt, and the next claim will read it."""
     if not attempt.replies:
         return
-    for table, n, kept in await history.closed(session, id):
+    closed = await history.closed(session, id)
+    if not any(journal.is_this_part(kept, attempt) for _, _, kept in closed):
+        if not await session.one(_ABANDONED, id, attempt.token, attempt.token):
+            return
+        # Another program took the e-mail out of our hands: this attempt was never closed.
+        packed = codes.attempt_bytes(msgspec.structs.replace(attempt, replies=(), decision=None))
+        await session.run("INSERT INTO staffetta_parts (email_id, attempt) VALUES (%s, %s)", id, packed)
+        closed = await history.closed(session, id)
+    for table, n, kept in closed:
         if journal.is_this_part(kept, attempt) and not kept.replies:
             told = codes.attempt_bytes(
                 msgspec.structs.replace(

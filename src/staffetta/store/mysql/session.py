@@ -28,6 +28,7 @@ SETTLING = (
     f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_SECONDS}",
     "SET SESSION foreign_key_checks = 1",
     "SET SESSION unique_checks = 1",
+    "SET SESSION sql_notes = 0",
     "SET NAMES utf8mb4 COLLATE utf8mb4_bin",
 )
 _OLDEST = {"MariaDB": (10, 6), "MySQL": (8, 0, 19)}
