@@ -114,8 +114,8 @@ class Table:
         if reply.committed:
             if reply.stage in {"quit", "rset"}:
                 return self._deliver(code, reply.enhanced)
-            if not code and reply.name in DOUBTFUL:
-                return _in_doubt(reply.name)
+            if not code and reply.name.lower() in DOUBTFUL:
+                return _in_doubt(reply.name.lower())
         judged = self._judged.get(reply)
         return judged if judged is not None else self._read(reply)
 
