@@ -15,7 +15,7 @@ def main() -> int:
         # Sets of names are walked in an order that hangs on it: with it a seed plays the same everywhere.
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", "simulation", *sys.argv[1:]])
-    bad = 0
+    bad = emails = copies = 0
     for seed in range(first, first + count):
         if count == 1:
             try:
@@ -25,13 +25,15 @@ def main() -> int:
                 return 1
         else:
             outcome = tell(seed)
+        emails, copies = emails + outcome.emails, copies + outcome.copies
         if outcome.broken or count == 1:
             print(
                 f"STAFFETTA_SEED={seed} {outcome.trace} {outcome.emails} e-mails, {outcome.copies} copies {outcome.kinds}"
             )
         for what in outcome.broken[:20]:
             bad = 1
-            print(f"  {what}")
+            print(f"  {what}", flush=True)
+    print(f"{count} seeds from {first}: {emails} e-mails, {copies} copies")
     return bad
 
 
