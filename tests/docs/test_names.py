@@ -54,6 +54,26 @@ def _is_module(room: str, name: str) -> bool:
     return any((pages.ROOT / "src" / "staffetta" / room).glob(f"{name}*"))
 
 
+def test_every_page_is_found_from_the_first_one() -> None:
+    """Following links from the README; decisions are found by their folder."""
+    found, new = set(), {pages.ROOT / "README.md"}
+    while new:
+        found |= new
+        links = {
+            (page.parent / link.partition("#")[0]).resolve()
+            for page in new
+            for link in _LINK.findall(pages.prose(page))
+            if "://" not in link
+        }
+        leads = {link / "README.md" if link.is_dir() else link for link in links}
+        new = {link for link in leads if link.suffix == ".md" and link.exists()} - found
+    decisions = set((pages.ROOT / "docs" / "decisions").glob("*.md"))
+
+    assert [] == sorted(
+        pages.name_of(page) for page in (pages.ROOT / "docs").rglob("*.md") if page not in found | decisions
+    )
+
+
 def _settings_named(page: Path) -> Iterator[str]:
     for code in _CODE.findall(pages.prose(page)):
         found = re.fullmatch(r"([a-z]+)\.([a-z_]+)(?: *=.*)?", code)
