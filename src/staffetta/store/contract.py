@@ -117,6 +117,57 @@ class Visited(Protocol):
         """
 
 
+class Unlisted(Value, frozen=True, kw_only=True):
+    """What a store keeps of an e-mail beside what its reading calls tell."""
+
+    fingerprint: str = ""
+    late: tuple[Attempt, ...] = ()
+    """Replies that came too late for their claim and were not believed yet."""
+    batch: str | None = None
+
+
+class Whole(Value, frozen=True, kw_only=True):
+    """One e-mail with everything that a store keeps of it, on its way into another store."""
+
+    email: Email
+    history: tuple[HistoryEntry, ...]
+    attempts: tuple[Attempt, ...]
+    content: Content | None
+    dead_letter: DeadLetter | None
+    unlisted: Unlisted
+
+    @property
+    def open(self) -> Attempt | None:
+        """The attempt that a claim holds open."""
+        last = self.attempts[-1] if self.attempts else None
+        return last if last and self.email.status is Status.PROCESSING and not last.closed_at else None
+
+    @property
+    def closed(self) -> tuple[Attempt, ...]:
+        return self.attempts if self.open is None else self.attempts[:-1]
+
+
+@runtime_checkable
+class Source(Protocol):
+    """A store whose e-mails can move to another one."""
+
+    async def unlisted(self, ids: Sequence[str]) -> list[Unlisted]:
+        """One for each of these e-mails, in order."""
+
+    async def settings(self) -> dict[str, bytes]:
+        """Every setting, by name."""
+
+
+@runtime_checkable
+class Target(Protocol):
+    """A store that takes e-mails of another one over."""
+
+    async def take_over(self, whole: Whole) -> bool:
+        """Keep this e-mail as it stands, whole or not at all: status, times, history and all.
+
+        False: its id is known here, and nothing was changed."""
+
+
 class Store(Protocol):
     # --- what backends declare, so that nobody asks which one they are -------------------------------------------
     resolution_ms: int

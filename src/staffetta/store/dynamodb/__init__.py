@@ -21,6 +21,7 @@ from staffetta.store.dynamodb.ledger import Ledger
 from staffetta.store.dynamodb.letters import Letters
 from staffetta.store.dynamodb.listings import Listings
 from staffetta.store.dynamodb.moves import Moves, Turn
+from staffetta.store.dynamodb.moving import Moving
 from staffetta.store.dynamodb.parts import Parts
 from staffetta.store.dynamodb.place import Place, read
 from staffetta.store.dynamodb.reminders import Reminders, Told
@@ -35,7 +36,7 @@ LOOK_SECONDS = 0.5
 """How often a page of the table is looked through for what other programs did, where it is shared with some."""
 
 
-class DynamoStore(HandIn, Moves, Stages, Reminders, Retirement, Listings, Steering):
+class DynamoStore(HandIn, Moves, Stages, Reminders, Retirement, Listings, Steering, Moving):
     """One table's e-mails. Many processes may have it open at once."""
 
     resolution_ms = 1

@@ -13,6 +13,7 @@ from staffetta.store.mysql import address, faults, schema
 from staffetta.store.mysql.lanes import Lanes
 from staffetta.store.mysql.listings import Listings
 from staffetta.store.mysql.lives import Lives
+from staffetta.store.mysql.moving import Moving
 from staffetta.store.mysql.parts import Parts
 from staffetta.store.mysql.pool import Pool
 from staffetta.store.mysql.reminders import Reminders
@@ -23,7 +24,7 @@ from staffetta.store.mysql.upkeep import Upkeep
 from staffetta.store.mysql.visitors import Owners, Visitors
 
 
-class MysqlStore(Visitors, Lives, Upkeep, Reminders, Retirement, Steering, Listings):
+class MysqlStore(Visitors, Lives, Upkeep, Reminders, Retirement, Steering, Listings, Moving):
     """One database. A new one is made into a store by `migrate`, and so is one that has the seed's tables."""
 
     resolution_ms = 1

@@ -14,6 +14,7 @@ import apsw
 
 from staffetta.store.sqlite import connection, faults
 from staffetta.store.sqlite.group import Group
+from staffetta.store.sqlite.leaving import Leaving
 from staffetta.store.sqlite.listings import Listings
 from staffetta.store.sqlite.lives import Lives
 from staffetta.store.sqlite.ownership import Ownership
@@ -25,7 +26,7 @@ from staffetta.store.sqlite.upkeep import Upkeep
 from staffetta.store.sqlite.writer import Writer
 
 
-class SqliteStore(Lives, Reminders, Upkeep, Retirement, Steering, Listings):
+class SqliteStore(Lives, Reminders, Upkeep, Retirement, Steering, Listings, Leaving):
     """One file. A new or empty one is made into a store when it is opened; an older one needs `migrate`."""
 
     resolution_ms = 1
