@@ -8,12 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from staffetta import outbox
     from staffetta.client import AsyncClient, Attachment, Client
 
-__all__ = ["AsyncClient", "Attachment", "Client"]
+__all__ = ["AsyncClient", "Attachment", "Client", "outbox"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "outbox":
+        import importlib
+
+        return importlib.import_module("staffetta.outbox")
     if name in __all__:
         from staffetta import client
 
