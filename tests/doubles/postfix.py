@@ -136,7 +136,7 @@ smtpd_tls_chain_files = {folder}/server.pem
 smtpd_sasl_auth_enable = yes
 smtpd_sasl_local_domain = relay.example
 cyrus_sasl_config_path = {folder}/conf/sasl
-smtpd_relay_restrictions = permit_sasl_authenticated, reject
+smtpd_relay_restrictions = permit_sasl_authenticated, reject_unauth_destination
 smtpd_error_sleep_time = 0
 smtpd_client_connection_count_limit = 0
 """

@@ -169,6 +169,18 @@ async def test_a_relay_that_refuses_for_ten_minutes() -> None:
 
 
 @story
+async def test_waiting_for_a_slow_rate_is_no_failure() -> None:
+    """One message in two seconds and six hundred claimed: many wait longer than their claim may last, none pays."""
+    async with SinkServer(keep=True) as relay:
+        rig = Rig(transports=[smtp(relay.port, messages_per_second=0.5, connections_max=3)])
+        await rig.add(*(email(n, now=rig.clock()) for n in range(700)))
+        async with at_work(rig, concurrency=600):
+            await until(rig, {Status.SENT: 700}, 1_600)
+        assert len(relay.messages) == len({content for _, content in relay.messages}) == 700
+    assert {(await rig.email(email(n, now=0).id)).attempts for n in range(700)} == {1}
+
+
+@story
 async def test_an_account_over_its_daily_quota_waits_for_the_next_day() -> None:
     """SES tells by its account when e-mails may go again; until then none is spent on finding out."""
     quota = Play(429, "TooManyRequestsException", "Daily message quota exceeded.")
