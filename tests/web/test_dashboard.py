@@ -514,6 +514,22 @@ async def test_searching_finds_by_id_recipient_company_status_and_time(front: Fr
     assert "since" in words(wrong)
 
 
+async def test_a_wrong_address_is_told_to_people_as_a_page_and_to_programs_as_a_problem(
+    visitor: Visitor,
+) -> None:
+    page = await visitor.ask("GET", "/no/such/place", Accept="text/html,*/*")
+    assert (404, True) == (page.status, page.headers["Content-Type"].startswith("text/html"))
+    for path, accept in (("/no/such/place", "*/*"), ("/v1/nothing", "text/html")):
+        said = await visitor.ask("GET", path, Accept=accept)
+        assert (404, "application/problem+json") == (said.status, said.headers["Content-Type"])
+
+
+async def test_a_look_at_the_head_is_the_page_without_its_body(visitor: Visitor) -> None:
+    head, page = await visitor.ask("HEAD", "/emails"), await visitor.ask("GET", "/emails")
+    assert (200, b"") == (head.status, head.body)
+    assert head.headers["Content-Length"] == str(len(page.body))
+
+
 async def test_pages_of_a_list_follow_by_cursor(front: Front, visitor: Visitor) -> None:
     ids = [await front.stock.ready() for _ in range(120)]
     seen: list[str] = []

@@ -18,6 +18,7 @@ from staffetta.web.asked import Answer, Asked, our_fault
 from staffetta.web.auth import ANYONE_HERE, Keyring
 from staffetta.web.bodies import Body, Budget, ClientGone
 from staffetta.web.cursors import Cursors
+from staffetta.web.dashboard import render
 from staffetta.web.dashboard.door import Door
 from staffetta.web.dashboard.visit import Page
 from staffetta.web.parts import Parts, Receive, Scope, Send
@@ -74,6 +75,8 @@ class Api:
     async def _answer(self, scope: Scope, headers: dict[bytes, bytes], body: Body, found: _Found) -> Answer:
         by_method, raw_id = found
         if by_method is None:
+            if b"text/html" in headers.get(b"accept", b"") and not _raw_path(scope).startswith("/v1/"):
+                return render.problem(problems.no_such_thing())
             raise problems.no_such_thing()
         method: str = scope["method"]
         route = by_method.get("GET" if method == "HEAD" else method)

@@ -48,8 +48,10 @@ async def listing(visit: Visit) -> Answer:
     said: dict[str, str] = {name: asked[name] for name in ("status", "company_id") if name in asked}
     if "@" in sought:
         said["recipient"] = sought
-    elif sought:
+    elif sought and visit.company_id is None:
         said.setdefault("company_id", sought[:64])
+    elif sought:
+        return _listed(visit, asked, (), None, "Search by a whole id, or by a whole recipient: name@host.")
     for name in ("since", "until"):
         if name in asked:
             said[name] = time_word(asked[name])
