@@ -28,6 +28,20 @@ def test_a_reply_is_explained_in_words(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
+    ("reply", "stage", "told"),
+    [
+        ("450 4.2.0 Greylisted, please try again in 8 minutes", "rcpt", "waits      8m at least"),
+        ("450 4.1.1 unverified address", "rcpt", "attempts   3 at most"),
+        ("connection lost", "dot", "in doubt   the message may be out: it follows delivery.in_doubt"),
+    ],
+)
+def test_what_is_asked_for_beyond_the_policy_is_said(
+    shell: Shell, *, reply: str, stage: str, told: str
+) -> None:
+    assert told in {line.strip() for line in shell("explain", reply, "--stage", stage).lines}
+
+
+@pytest.mark.parametrize(
     ("reply", "action", "retry"),
     [
         ("451 4.7.1 Greylisted, please try again later", "RETRY", True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 
 import click
 import msgspec
@@ -52,13 +53,25 @@ def explain_command(
         return
     if reply is None:
         raise click.UsageError('give the reply: staffetta explain "550 5.7.1 …", or --jsonl')
-    shape = dict(explain.explain(reply, stage or "", table=rules))
+    shape = explain.explain(reply, stage or "", table=rules)
     if as_json:
         print_json(shape)
         return
     click.echo(_ACTIONS[str(shape["action"])])
     for name in ("category", "action", "reach", "rule", "code", "enhanced"):
         click.echo(f"  {name:<10} {shape[name] or '-'}")
+    for name, told in _limits(shape):
+        click.echo(f"  {name:<10} {told}")
+
+
+def _limits(shape: explain.Explained) -> Iterator[tuple[str, str]]:
+    """What the rule or the server's own hint asks for beyond the policy."""
+    if shape["least_delay_ms"]:
+        yield "waits", f"{shown_duration(shape['least_delay_ms'])} at least"
+    if shape["max_attempts"]:
+        yield "attempts", f"{shape['max_attempts']} at most"
+    if shape["in_doubt"]:
+        yield "in doubt", "the message may be out: it follows delivery.in_doubt"
 
 
 def _explain_lines(rules: verdict.Table) -> None:
