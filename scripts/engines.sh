@@ -12,6 +12,7 @@ need postfix smtp-sink
 need "sasl2-bin libsasl2-modules" saslpasswd2
 need curl curl
 need strace strace
+need faketime faketime
 need redis-server redis-server
 need mariadb-server-core mariadbd
 need debootstrap debootstrap

@@ -15,6 +15,7 @@ from staffetta.flow import figures, offer, waits, weights
 from staffetta.flow.deliver import Means
 from staffetta.flow.expire import expire
 from staffetta.flow.orphans import Orphans
+from staffetta.flow.patience import Patience
 from staffetta.flow.restore import restore
 from staffetta.flow.riders import Riders
 from staffetta.mail import rescue
@@ -102,6 +103,7 @@ class Worker:
         self._record = msgspec.structs.replace(born, feeds=self._keeps_queue)
         self.riders = Riders(means, count=pace.concurrency if sends else 0)
         self.orphans = Orphans(means)
+        self._patience = Patience(means.monotonic, seconds=pace.restore_timeout_ms / 1_000)
         means.unsure = self.orphans.note
         self._paused_all = False
         self._paused_companies: frozenset[str] = frozenset()
@@ -366,19 +368,10 @@ class Worker:
         depth = await means.queue.depth() if self._keeps_queue else None
         known = await means.queue.figures() if self._keeps_queue else []
         health = await means.queue.health()
-        told = msgspec.json.encode(
-            {
-                "worker": {"id": self.id, "host": self._record.host, "pid": self._record.pid,
-                           "started_at": self._record.started_at, "done": self.riders.done,
-                           "in_flight": self.riders.in_flight},
-                "queue": depth,
-                "shared": health.shared,
-                "companies": figures.busiest(known),
-                "breakers": means.routes.figures(),
-                "blocked": sorted(self._blocked)[: figures.COMPANIES_MAX],
-                **figures.server(health),
-                **self._counted(),
-            }
+        done = {"done": self.riders.done, "in_flight": self.riders.in_flight}
+        told = figures.told(
+            self._record, done, self._counted(), queue=depth, health=health, companies=known,
+            breakers=means.routes.figures(), blocked=self._blocked,
         )  # fmt: skip
         if told == self._published and now - self._published_at < UNCHANGED_SECONDS:
             return
@@ -394,7 +387,7 @@ class Worker:
             return self._lives(worker)
         if found.status is Status.PROCESSING:
             return self.riders.live(found.claim.token)
-        return self._means.clock() - found.updated_at < self._pace.restore_timeout_ms
+        return self._patience.lasts(found.claim.token)
 
     async def _heartbeat(self) -> None:
         means = self._means
@@ -414,6 +407,7 @@ class Worker:
         """Take back what dead workers hold; on a shared store once everybody had time to show a heartbeat."""
         means = self._means
         await self.orphans.look()
+        self._patience.look_again()
         settled_in = (
             means.monotonic() - max(self._here_since, self._started_at) >= self._pace.dead_after_ms / 1000
         )

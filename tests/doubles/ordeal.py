@@ -91,6 +91,7 @@ class Ordeal:
         callbacks: bool = True,
         script: str = SCRIPT,
         data: Path | None = None,
+        expires_in: int = 3_600,
         **settings: str,
     ) -> None:
         """`data`: where the engine keeps what it keeps; left out, beside everything else."""
@@ -103,6 +104,7 @@ class Ordeal:
         self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._callbacks = callbacks
+        self._expires_in = expires_in
         self._script = script
         self._stack = contextlib.ExitStack()
         self._numbers = itertools.count(1)
@@ -250,6 +252,12 @@ class Ordeal:
             answer = connection.getresponse()
             return answer.status, answer.read().decode()
 
+    def get_header(self, path: str, name: str) -> str:
+        connection = http.client.HTTPConnection(self.api, timeout=10)
+        with contextlib.closing(connection):
+            connection.request("GET", path)
+            return connection.getresponse().headers[name]
+
     @property
     def api(self) -> str:
         return f"127.0.0.1:{self._port}"
@@ -307,7 +315,7 @@ class Ordeal:
         body: dict[str, Any] = {
             "company_id": f"company-{number % 5}", "from": sender, "to": to, "subject": f"Order {number}",
             "body_text": "Your order is on its way.\n" * 20, "retry_delay": 200, "max_retry_delay": 400,
-            "max_attempts": 5, "expires_in": 3_600,
+            "max_attempts": 5, "expires_in": self._expires_in,
         }  # fmt: skip
         if chance.random() < 0.02:
             content = base64.b64encode(chance.randbytes(300_000)).decode()

@@ -82,6 +82,7 @@ class Bench:
                 new_token=lambda: f"w.{next(numbers)}",
                 new_batch=lambda at: uuid7(at, next(numbers).to_bytes(10, "big")),
                 clock=self.clock,
+                ticks=self.clock,
                 emit=self.heard,
                 sleep=self.timer.sleep,
                 **settings,

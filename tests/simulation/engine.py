@@ -131,7 +131,7 @@ class Engine:
                 store=self.store, presence=self.presence, calls=Owners(world, self.process),
                 receivers=Receivers(url="https://owner.example/told"), rules=ReportRules(batch=batch),
                 new_token=self._means.new_token, new_batch=new_id,
-                clock=clock, emit=emit, hold_ms=TIMEOUT_MS // 2,
+                clock=clock, ticks=lambda: int(loop.time() * 1_000), emit=emit, hold_ms=TIMEOUT_MS // 2,
             )
         )  # fmt: skip
         self.worker = Worker(

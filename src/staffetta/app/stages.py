@@ -118,6 +118,7 @@ def _report_means(config: Config, means: Means, caller: Caller) -> ReportMeans:
         new_token=means.new_token,
         new_batch=wiring.new_id,
         clock=wiring.clock,
+        ticks=lambda: int(means.monotonic() * 1_000),
         emit=means.emit,
         concurrency=told.concurrency,
         hold_ms=config.restore.timeout_minutes * 30_000,

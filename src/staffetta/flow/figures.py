@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from staffetta.mail.message import Millis
+from staffetta.mail.operators import Worker
 from staffetta.mail.shapes import moment
-from staffetta.queue.contract import CompanyFigures, Health
+from staffetta.queue.contract import CompanyFigures, Depth, Health
 from staffetta.store.contract import Store
 
 COMPANIES_MAX = 1_000
@@ -32,6 +33,34 @@ def company(one: CompanyFigures) -> dict[str, Any]:
         "totalProcessed": one.total_processed,
         "lastProcessedAt": moment(one.last_processed_at),
     }
+
+
+def told(
+    worker: Worker,
+    done: Mapping[str, int],
+    counted: Mapping[str, object],
+    *,
+    queue: Depth | None,
+    health: Health,
+    companies: Iterable[CompanyFigures],
+    breakers: Iterable[Mapping[str, Any]],
+    blocked: Iterable[str],
+) -> bytes:
+    """What one process tells of itself, as JSON."""
+    return msgspec.json.encode(
+        {
+            "worker": {
+                "id": worker.id, "host": worker.host, "pid": worker.pid, "started_at": worker.started_at, **done,
+            },
+            "queue": queue,
+            "shared": health.shared,
+            "companies": busiest(companies),
+            "breakers": list(breakers),
+            "blocked": sorted(blocked)[:COMPANIES_MAX],
+            **server(health),
+            **counted,
+        }
+    )  # fmt: skip
 
 
 def busiest(known: Iterable[CompanyFigures]) -> list[dict[str, Any]]:

@@ -49,6 +49,8 @@ class ReportMeans:
     new_batch: Callable[[Millis], str]
     """A name for a batch: a UUIDv7 of the time it is given."""
     clock: Callable[[], Millis]
+    ticks: Callable[[], Millis]
+    """Counts on whatever the clock does: by it waits are measured."""
     emit: Emit
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     concurrency: int = 32
@@ -99,7 +101,7 @@ class Reporter:
         """Claim what there is, and see to it that somebody calls. More than 0: there is probably more."""
         means = self.means
         now = means.clock()
-        self._sweep(now)
+        self._sweep(means.ticks())
         ask = min(self._ask, means.held_max - self.held)
         if ask <= 0 or self._stopping:
             return 0
@@ -113,10 +115,10 @@ class Reporter:
             raise
         self._claiming = None
         self._ask = min(CLAIM_MAX, ask * 2) if len(claims) == ask else max(CLAIM_MIN, len(claims) * 2)
-        self._line_up(claims, now=now)
+        self._line_up(claims)
         return len(claims) if len(claims) == ask else 0
 
-    def _line_up(self, claims: Sequence[ReportClaim], *, now: Millis) -> None:
+    def _line_up(self, claims: Sequence[ReportClaim]) -> None:
         """Put claims into their receivers' lines; those that find no room are let go for a while.
 
         A line may grow while as much is free as it holds itself: with n dead receivers, a part of n + 1 of the
@@ -133,7 +135,7 @@ class Reporter:
                 continue
             line = self._line(receiver, claim.company_id)
             if line.size < means.held_max - self.held:
-                line.add(claim, receiver, now=now)
+                line.add(claim, receiver, now=means.ticks())
                 self.held += 1
                 grown.add(line)
             else:
@@ -173,7 +175,7 @@ class Reporter:
 
     def _staff(self, line: _Line) -> None:
         """As many callers as the line may have, and has work for."""
-        places = line.places(now=self.means.clock())
+        places = line.places(now=self.means.ticks())
         while not self._stopping and line.callers < min(places, line.waiting):
             line.callers += 1
             self._spawn(self._work(line))
@@ -205,8 +207,8 @@ class Reporter:
         """One caller: calls as long as there is something to tell, and waits where the line is held back."""
         means = self.means
         try:
-            while line.waiting and not self._stopping and line.callers <= line.places(now=means.clock()):
-                pause = line.pause_ms(now=means.clock())
+            while line.waiting and not self._stopping and line.callers <= line.places(now=means.ticks()):
+                pause = line.pause_ms(now=means.ticks())
                 if pause:
                     await self._rest(pause)
                 elif line.of_payload:
@@ -259,7 +261,7 @@ class Reporter:
             return
         means = self.means
         now = means.clock()
-        opened = line.learn(told, now=now)
+        opened = line.learn(told, now=means.ticks())
         if opened is not None:
             self._breaker_moved(call.receiver, now=now, opened=opened)
         self._staff(line)
@@ -368,7 +370,7 @@ class Reporter:
         now = means.clock()
         left += [claim for call in self._calls for claim in call.claims]
         for line in self._lines.values():
-            left += line.take_older(now + 1)
+            left += line.take_older(means.ticks() + 1)
         why = "the worker stopped before its owner was told"
         moves = [report.given_back(claim, why, now=now) for claim in left]
         try:
