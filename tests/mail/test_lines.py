@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import msgspec
+
 from staffetta.mail.lifecycle import Status
 from staffetta.mail.lines import FAILURES_TO_OPEN, FIRST_PAUSE_MS, LONGEST_PAUSE_MS, UNPROVEN_CALLS, Line
 from staffetta.mail.message import ReportClaim
@@ -20,9 +22,9 @@ def line(calls_max: int = 32) -> Line[str]:
 
 def claim(number: int, company_id: str = "acme", **facts: Any) -> ReportClaim:
     return ReportClaim(
-        id=f"0198f0a0-0000-7000-8000-{number:012d}", ref=0, token=f"w.{number}", company_id=company_id,
-        status=Status.CALLING_SENT_CALLBACK, reason="", reached_at=1, sequence=facts.pop("sequence", 1), updated_at=1,
-        **facts,
+        id=f"0198f0a0-0000-7000-8000-{number:012d}", ref=0, company_id=company_id, reason="", reached_at=1,
+        token=f"w.{number}.{facts.get('sequence', 1)}", status=Status.CALLING_SENT_CALLBACK,
+        sequence=facts.pop("sequence", 1), updated_at=1, **facts,
     )  # fmt: skip
 
 
@@ -53,6 +55,20 @@ def test_without_batches_each_call_tells_of_one() -> None:
         one.add(claim(number), RECEIVER, now=0)
 
     assert taken(one, 1) == [[0], [1], [2]]
+
+
+def test_two_outcomes_of_one_email_are_never_told_in_one_call() -> None:
+    """A claim was lost while it waited here: its e-mail was retried, sent, and claimed again by this very stage.
+
+    Told together, the owner heard the old outcome under both claims, and the new one was acknowledged unheard.
+    """
+    one = line()
+    stale = claim(1, sequence=2)
+    one.add(stale, RECEIVER, now=0)
+    one.add(claim(1, sequence=3), RECEIVER, now=0)
+    one.add(msgspec.structs.replace(stale, token="w.7"), RECEIVER, now=0)
+
+    assert taken(one, 50) == [[1], [1], [1]]
 
 
 def test_what_was_told_together_stays_together_whatever_the_batch_is_now() -> None:

@@ -157,6 +157,7 @@ def group(claim: ReportClaim) -> Hashable:
     """Those that may go into one call: what was told together before, or says the same to the same owner.
 
     A fresh batch takes only first outcomes, with nothing refused, never told before: a repeat keeps its own id.
+    Any other claim goes alone, not even with a second one of the same e-mail: that may be of another outcome.
     """
     batch = kept_batch(claim)
     if batch is not None:
@@ -164,7 +165,7 @@ def group(claim: ReportClaim) -> Hashable:
     if claim.sequence == 1 and not claim.refused and claim.updated_at <= claim.reached_at:
         reason = "" if claim.status is Status.CALLING_SENT_CALLBACK else claim.reason
         return claim.company_id, claim.status, reason
-    return claim.id
+    return claim.token
 
 
 def batch_reached_at(claims: Sequence[ReportClaim]) -> Millis:
