@@ -169,6 +169,32 @@ async def test_a_relay_that_refuses_for_ten_minutes() -> None:
 
 
 @story
+async def test_a_relay_that_is_restarted_again_and_again_fills_no_dead_letters() -> None:
+    """Lines cut in mid-talk, a while with nobody there, then all at once: each arrives, none is given up."""
+    port = await _port()
+    slow = Script(rule=(Rule(at="dot", delay_ms=200),))
+    copies: Counter[str] = Counter()
+    rig = Rig(transports=[smtp(port, name="relay", connections_max=10)])
+    async with at_work(rig, concurrency=50):
+        for turn in range(8):
+            await rig.add(*(email(n, now=rig.clock()) for n in range(turn * 100, turn * 100 + 100)))
+            async with SinkServer(slow, port=port, keep=True) as relay:
+                await asyncio.sleep(1.5)
+            copies.update(kept.message_id for kept, _ in relay.messages)
+            await asyncio.sleep(20)
+        async with SinkServer(port=port, keep=True) as relay:
+            await until(rig, {Status.SENT: 800}, 3_600)
+        copies.update(kept.message_id for kept, _ in relay.messages)
+    doubtful = [
+        event for event in attempts_of(rig) if event.decision is not None and event.decision.verdict.in_doubt
+    ]
+    assert (await rig.store.dead_letter_counts()).size == 0
+    assert len(copies) == 800
+    assert sum(copies.values()) - 800 <= len(doubtful)
+    assert max(copies.values()) <= 2
+
+
+@story
 async def test_waiting_for_a_slow_rate_is_no_failure() -> None:
     """One message in two seconds and six hundred claimed: many wait longer than their claim may last, none pays."""
     async with SinkServer(keep=True) as relay:
