@@ -19,7 +19,18 @@ from pathlib import Path
 
 from benchmarks import parts
 
-FILES = ("ceilings", "drain", "processes", "journey", "latency", "flat", "million", "transport", "verdict")
+FILES = (
+    "ceilings",
+    "drain",
+    "processes",
+    "journey",
+    "latency",
+    "flat",
+    "million",
+    "transport",
+    "verdict",
+    "mysql",
+)
 
 
 def others(path: Path) -> None:

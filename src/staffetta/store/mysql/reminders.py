@@ -125,21 +125,21 @@ class Reminders:
 
         async def look(session: Session) -> list[Job]:
             found: list[Job] = []
-            priority, place = 0, (_BEFORE_ALL, "")
-            if after is not None:
-                priority, place = after.priority, (after.due_at, after.id)
-            while len(found) < limit:
-                at = await session.one(NEXT_PRIORITY, company_id, priority)
-                if at is None:
-                    break
-                if at > priority:
-                    place = (_BEFORE_ALL, "")
+            # Behind `after` without looking at what stands before it: that may have been sent a moment ago, and the
+            # server would walk over its traces.
+            at: int | None = after.priority if after is not None else 0
+            place = (after.due_at, after.id) if after is not None else (_BEFORE_ALL, "")
+            if after is None:
+                at = await session.one(NEXT_PRIORITY, company_id, 0)
+            while at is not None:
                 due_at, last = place
                 rows = await session.rows(
                     WAITING, company_id, at, due_at, due_at, last, *self._mine(), limit - len(found)
                 )
                 found += [job_of(row) for row in rows]
-                priority, place = at + 1, (_BEFORE_ALL, "")
+                if len(found) >= limit:
+                    break
+                at, place = await session.one(NEXT_PRIORITY, company_id, at + 1), (_BEFORE_ALL, "")
             return found
 
         return await self._pool.read(look)
