@@ -24,20 +24,22 @@ end
 for number = 0, S.buckets - 1 do
     call('UNLINK', P .. ':known:' .. string.format('%d', number))
 end
-for number = 0, floor(S.numbers / 64) do
+for number = 0, floor(S.numbers / PER_BUCKET_OF_COMPANIES) do
     local key = string.format('%d', number)
     call('UNLINK', P .. ':end:' .. key)
     for _, field in ipairs(call('HKEYS', P .. ':company:' .. key)) do
-        local one = company(tonumber(field))
-        for priority = 0, 10 do
-            if has_run(one, priority) then
-                call('UNLINK', run_key(one, priority))
+        local one = tonumber(field) and company(tonumber(field)) -- Names stand beside what is kept.
+        if one then
+            for priority = 0, 10 do
+                if has_run(one, priority) then
+                    call('UNLINK', run_key(one, priority))
+                end
             end
+            call('UNLINK', late_key(one))
+            one.waiting, one.kept_waiting, one.active, one.mask, one.quota, one.low = 0, 0, 0, 0, 0, BATCH_MAX
+            one.counted, one.blocked, one.resting, one.more, one.missed, one.placed, one.late =
+                false, false, false, false, false, false, false
         end
-        call('UNLINK', late_key(one))
-        one.waiting, one.kept_waiting, one.active, one.mask, one.quota, one.low = 0, 0, 0, 0, 0, BATCH_MAX
-        one.counted, one.blocked, one.resting, one.more, one.missed, one.placed, one.late =
-            false, false, false, false, false, false, false
     end
 end
 for _, what in ipairs({ 'waiting:by_company', 'active', 'delayed', 'suspects', 'turns', 'resting', 'blocked', 'hungry',

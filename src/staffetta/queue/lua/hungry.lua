@@ -26,7 +26,7 @@ for _, number in ipairs(call('ZRANGE', P .. ':hungry', 0, 4 * MOST)) do
         if one then
             one.missed = false
             call('HSET', P .. ':feeding', number, spack('>d', NOW + CLAIM) .. worker)
-            answer[#answer + 1], answer[#answer + 2] = name_of(one), ends(one).cursor or ''
+            answer[#answer + 1], answer[#answer + 2] = one.name, ends(one).cursor or ''
         else
             call('ZREM', P .. ':hungry', number)
         end

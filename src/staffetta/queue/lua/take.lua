@@ -4,8 +4,8 @@
 -- ARGV[3]  packed: limit, lease in ms, 1 if this worker holds nothing (then it may have a suspect), until when it
 --          sleeps if it gets nothing (0: not at all), the shared limit and its duration in ms (0: none)
 -- ARGV[4]  the worker's name among sleepers
--- Returns  epoch, {when to come again (-1: only when woken), then for each company in the order of turns: name,
---          number of jobs, the jobs}
+-- Returns  epoch, {when to come again (-1: only when woken), then for each company in the order of turns: its name,
+--          its number, how many jobs, the jobs}
 --
 -- Atomic, because of two workers that ask at once each must get the next ones, every job one lease, and the turn
 -- one holder.
@@ -14,19 +14,19 @@
 
 local LIMIT, LEASE, ALONE, SLEEPS_UNTIL, LIMITER_MAX, LIMITER_MS = sunpack('>dddddd', ARGV[3])
 local limiter = shared_limit(LIMITER_MAX, LIMITER_MS)
+local ENDS_AT = string.format('%.0f', NOW + LEASE)
 local answer, leased, given = { '-1' }, {}, 0
 
 -- These are given out now.
 local function lease(one, ids)
-    local place = #answer + 2
-    answer[place - 1], answer[place] = name_of(one), 0
+    local place = #answer + 3
+    answer[place - 2], answer[place - 1], answer[place] = one.name, one.number, 0
     for _, id in ipairs(ids) do
         local record = call('HGET', bucket(id), id)
         if record then
             answer[#answer + 1] = shown(id, record)
             answer[place] = answer[place] + 1
-            leased[#leased + 1] = NOW + LEASE
-            leased[#leased + 1] = id
+            leased[#leased + 1], leased[#leased + 2] = ENDS_AT, id
         end
     end
     one.active = one.active + answer[place]

@@ -73,6 +73,7 @@ class RedisQueue:
         limiter: Limit | None = None,
         rates: Mapping[str, Limit] | None = None,
         strict: bool = False,
+        offer_seconds: float = OFFER_SECONDS,
         emit: Emit | None = None,
     ) -> None:
         self.address: Address = parse(url)
@@ -86,6 +87,7 @@ class RedisQueue:
         self._limiter = (float(limiter.max), float(limiter.duration_ms)) if limiter is not None else (0.0, 0.0)
         self._rates = rates or {}
         self._strict = strict
+        self._offer_seconds = offer_seconds
         self._emit = emit
         self._figures_of: dict[str, bytes] = {}
         self.name = f"w{uuid.uuid4().hex[:12]}"
@@ -188,7 +190,7 @@ class RedisQueue:
 
     async def _offer(self, jobs: Sequence[Job]) -> Sequence[Job]:
         asked = asyncio.ensure_future(self.link.call(self._moves.offer, jobs, len(jobs)))
-        done, _ = await asyncio.wait((asked,), timeout=OFFER_SECONDS)
+        done, _ = await asyncio.wait((asked,), timeout=self._offer_seconds)
         self._changes()
         if not done:
             asked.add_done_callback(_heard)
@@ -278,11 +280,16 @@ class RedisQueue:
         jobs: list[Job] = []
         place = 1
         while place < len(answer):
-            company_id = wire.decode_name(answer[place])
-            count = int(answer[place + 1])
-            jobs += [wire.decode_job(text, company_id) for text in answer[place + 2 : place + 2 + count]]
-            place += 2 + count
-        self._holding.given(jobs, until)
+            company_id, number, count = (
+                wire.decode_name(answer[place]),
+                int(answer[place + 1]),
+                int(answer[place + 2]),
+            )
+            texts = answer[place + 3 : place + 3 + count]
+            theirs = [wire.decode_job(text, company_id) for text in texts]
+            self._holding.given(theirs, number, until)
+            jobs += theirs
+            place += 3 + count
         return jobs
 
     def _doze_until(self, now: Millis, moment: Millis) -> None:
@@ -310,13 +317,13 @@ class RedisQueue:
         return lost
 
     async def settle(self, ids: Sequence[str]) -> None:
-        self._let_go(ids)
-        for start in range(0, len(ids), 1_000):
-            some = ids[start : start + 1_000]
+        gone = self._let_go(ids)
+        for start in range(0, len(gone), 1_000):
+            some = gone[start : start + 1_000]
             try:
                 await self.link.call(self._moves.settle, some, len(some))
             except QueueError:
-                self._care.note(dict.fromkeys(some))
+                self._care.note({name: None for name, _ in some})
 
     async def postpone(self, jobs: Sequence[Job]) -> None:
         self._let_go([job.id for job in jobs])
@@ -332,10 +339,12 @@ class RedisQueue:
         self._dozing_until = 0
         self._companies.seen = ()
 
-    def _let_go(self, ids: Sequence[str]) -> None:
-        if self._holding.let_go(ids):
+    def _let_go(self, ids: Sequence[str]) -> list[tuple[str, int]]:
+        gone = self._holding.let_go(ids)
+        if self._holding.suspect_gone():
             self._woken.set()
         self._changes()
+        return gone
 
     def _ring(self, what: str) -> None:
         if what == "f":

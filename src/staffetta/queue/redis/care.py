@@ -69,7 +69,7 @@ class Care:
     async def _speak(self) -> None:
         await self._link.here.wait()
         unsaid, self._unsaid = self._unsaid, {}
-        settled = [name for name, job in unsaid.items() if job is None]
+        settled = [(name, 0) for name, job in unsaid.items() if job is None]
         back = [job for job in unsaid.values() if job is not None]
         try:
             await self.renew_blocks()

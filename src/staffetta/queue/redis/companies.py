@@ -10,8 +10,9 @@ from staffetta.queue.contract import CompanyFigures
 from staffetta.queue.redis import wire
 from staffetta.queue.redis.link import Link, Move
 
-PAGE = 16
-"""Buckets of 64 companies in one call."""
+PAGE = 64
+"""Buckets of so many companies in one call:"""
+PER_BUCKET = 16
 MANY = 4_096
 """With more companies than this, figures are asked for anew only so often:"""
 FRESH_MS = 10_000
@@ -41,7 +42,7 @@ class Companies:
         while bucket <= last:
             page = await self._link.call(self._move, [struct.pack(">dd", bucket, PAGE)])
             self._count = int(page[0])
-            last = self._count // 64
+            last = self._count // PER_BUCKET
             found += [
                 self._shown(wire.decode_name(page[place]), page[place + 1]) for place in range(1, len(page), 2)
             ]

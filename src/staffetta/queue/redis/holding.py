@@ -12,19 +12,23 @@ class Holding:
 
     def __init__(self) -> None:
         self._until: dict[str, Millis] = {}
+        self._numbers: dict[str, int] = {}
         self._suspect: str | None = None
 
-    def given(self, jobs: list[Job], until: Millis) -> None:
-        held = self._until
+    def given(self, jobs: list[Job], company: int, until: Millis) -> None:
+        """`company`: its number in Redis."""
+        held, numbers = self._until, self._numbers
         for job in jobs:
             held[job.id] = until
-        if len(jobs) == 1 and jobs[0].suspect:
+            numbers[job.id] = company
+        if jobs and jobs[0].suspect:
             self._suspect = jobs[0].id
 
     def anything(self, now: Millis) -> bool:
         """Whether anything is in this process's hands. What it lost without hearing of it is forgotten here."""
         if self._until and next(iter(self._until.values())) < now:
             self._until = {name: until for name, until in self._until.items() if until >= now}
+            self._numbers = {name: self._numbers[name] for name in self._until}
         return bool(self._until)
 
     def a_suspect(self, now: Millis) -> bool:
@@ -37,15 +41,22 @@ class Holding:
         for name in ids:
             if name in lost:
                 self._until.pop(name, None)
+                self._numbers.pop(name, None)
             elif name in self._until:
                 self._until[name] = until
 
-    def let_go(self, ids: Iterable[str]) -> bool:
-        """Whether the suspect was among them."""
-        held = self._until
+    def let_go(self, ids: Iterable[str]) -> list[tuple[str, int]]:
+        """Each with its company's number in Redis, 0 where it is not known."""
+        held, numbers = self._until, self._numbers
+        gone: list[tuple[str, int]] = []
         for name in ids:
             held.pop(name, None)
-        if self._suspect is None or self._suspect in held:
+            gone.append((name, numbers.pop(name, 0)))
+        return gone
+
+    def suspect_gone(self) -> bool:
+        """Whether the suspect that was out has just come to its end."""
+        if self._suspect is None or self._suspect in self._until:
             return False
         self._suspect = None
         return True

@@ -70,8 +70,8 @@ class Moves:
         return [*self._companies(names), _ONE.pack(until)]
 
 
-def _pack_ids(requests: Sequence[Sequence[str]]) -> list[Any]:
-    return [wire.encode_id(name) for ids in requests for name in ids]
+def _pack_ids(requests: Sequence[Sequence[tuple[str, int]]]) -> list[Any]:
+    return [number.to_bytes(4, "big") + wire.encode_id(name) for ids in requests for name, number in ids]
 
 
 def _pack_extend(requests: Sequence[tuple[float, Sequence[str]]]) -> list[Any]:

@@ -3,21 +3,17 @@
 local COMPANY = '>ddI6I6I6I6I4I4I4I4I2B'
 local NEWCOMER_TURNS = 1000
 local COMPANIES_MAX = 100000
+local PER_BUCKET_OF_COMPANIES = 16
 
 local function bucket_of(what, number)
-    return P .. what .. string.format('%d', floor(number / 64))
+    return P .. what .. floor(number / PER_BUCKET_OF_COMPANIES)
 end
 
-local function company(number)
-    local one = companies[number]
-    if one then
-        return one
-    end
-    local kept = call('HGET', bucket_of(':company:', number), number)
+local function read_company(number, kept, name)
     if not kept then
         return nil
     end
-    one = { number = number, last = {} }
+    local one = { number = number, name = name or '', last = {} }
     local flags
     one.weight, one.tag, one.rank, one.since, one.given, one.given_at, one.active, one.waiting, one.quota, one.low,
         one.mask, flags = sunpack(COMPANY, kept)
@@ -35,38 +31,79 @@ local function company(number)
     return one
 end
 
-local function name_of(one)
-    if not one.name then
-        one.name = call('HGET', bucket_of(':name:', one.number), one.number) or ''
+-- A company's bucket has two fields for each: its number (what is kept of it), and n with the number (its name).
+local function company(number)
+    local one = companies[number]
+    if not one then
+        local kept = call('HMGET', bucket_of(':company:', number), number, 'n' .. number)
+        one = read_company(number, kept[1], kept[2])
     end
-    return one.name
+    return one
 end
 
-save_company = function(one)
+-- Several at once, one question for each bucket.
+local function load_companies(numbers)
+    local wanted = {}
+    for number in pairs(numbers) do
+        if not companies[number] then
+            local key = bucket_of(':company:', number)
+            wanted[key] = wanted[key] or {}
+            table.insert(wanted[key], number)
+            table.insert(wanted[key], 'n' .. number)
+        end
+    end
+    for key, fields in pairs(wanted) do
+        local kept = call('HMGET', key, unpack(fields))
+        for place = 1, #fields, 2 do
+            read_company(fields[place], kept[place], kept[place + 1])
+        end
+    end
+end
+
+local function pack_company(one)
     local flags = (one.counted and 1 or 0) + (one.blocked and 2 or 0) + (one.resting and 4 or 0) + (one.more and 8 or 0)
         + (one.missed and 16 or 0) + (one.placed and 32 or 0) + (one.rated and 64 or 0) + (one.late and 128 or 0)
-    local packed = spack(COMPANY, one.weight, one.tag, one.rank + NEWCOMER_TURNS, one.since, one.given, one.given_at,
+    return spack(COMPANY, one.weight, one.tag, one.rank + NEWCOMER_TURNS, one.since, one.given, one.given_at,
         math.max(0, one.active), one.waiting, one.quota, one.low, one.mask, flags)
-    if packed ~= one.kept then
-        call('HSET', bucket_of(':company:', one.number), one.number, packed)
-    end
-    if one.waiting ~= one.kept_waiting then
-        if one.waiting > 0 then
-            call('HSET', P .. ':waiting:by_company', name_of(one), string.format('%d', one.waiting))
+end
+
+local function save_ends(one)
+    local key = bucket_of(':end:', one.number)
+    for _, which in ipairs({ 'end', 'cursor' }) do
+        if one[which] then
+            call('HSET', key, one.number .. which, one[which])
         else
-            call('HDEL', P .. ':waiting:by_company', name_of(one))
+            call('HDEL', key, one.number .. which)
         end
     end
-    if one.ends_changed then
-        local key = bucket_of(':end:', one.number)
-        for _, which in ipairs({ 'end', 'cursor' }) do
-            if one[which] then
-                call('HSET', key, one.number .. which, one[which])
+end
+
+save_companies = function()
+    local fields, waiting, none = {}, {}, {}
+    for number, one in pairs(companies) do
+        local packed = pack_company(one)
+        if packed ~= one.kept then
+            local key = bucket_of(':company:', number)
+            local some = fields[key] or {}
+            some[#some + 1], some[#some + 2] = number, packed
+            fields[key] = some
+        end
+        if one.waiting ~= one.kept_waiting then
+            if one.waiting > 0 then
+                waiting[#waiting + 1], waiting[#waiting + 2] = one.name, string.format('%d', one.waiting)
             else
-                call('HDEL', key, one.number .. which)
+                none[#none + 1] = one.name
             end
         end
+        if one.ends_changed then
+            save_ends(one)
+        end
     end
+    for key, some in pairs(fields) do
+        call('HSET', key, unpack(some))
+    end
+    call_many('HSET', P .. ':waiting:by_company', waiting)
+    call_many('HDEL', P .. ':waiting:by_company', none)
 end
 
 -- Where the line ends and where the next page begins, as the client shows a job; nil where there is none.
@@ -96,8 +133,7 @@ local function forget_some()
         if one and not (one.counted or one.blocked or one.resting or one.rated or one.missed or one.placed)
             and one.active == 0 and S.holder ~= one.number and one.tag <= S.virtual_time then
             call('HDEL', P .. ':companies', some[place])
-            call('HDEL', bucket_of(':company:', one.number), one.number)
-            call('HDEL', bucket_of(':name:', one.number), one.number)
+            call('HDEL', bucket_of(':company:', one.number), one.number, 'n' .. one.number)
             companies[one.number] = nil
         end
     end
@@ -119,7 +155,7 @@ meet = function(name, spec)
         S.numbers = S.numbers + 1
         number = S.numbers
         call('HSET', P .. ':companies', name, number)
-        call('HSET', bucket_of(':name:', number), number, name)
+        call('HSET', bucket_of(':company:', number), 'n' .. number, name)
         one = { number = number, last = {}, weight = weight, tag = 0, rank = 0, since = 0, given = 0, given_at = 0,
             active = 0, waiting = 0, quota = 0, low = BATCH_MAX, mask = 0, kept_waiting = 0 }
         companies[number] = one
@@ -132,6 +168,7 @@ meet = function(name, spec)
             call('HDEL', P .. ':rates', number)
         end
     end
-    one.name, by_name[name] = name, one
+    one.name = name
+    by_name[name] = one
     return one
 end

@@ -5,12 +5,13 @@
 -- due time, the handle; then when it came, for whatever does not stand in a run.
 
 local RUN, LATE, RETURNED, DELAYED, SUSPECT = 0, 1, 2, 3, 4
-local PER_BUCKET = 48
+local PER_BUCKET = 24 -- twice that at most; what is looked for in a packed hash is looked for one by one
+local KNOWN = P .. ':known:'
 
 local function hash_of(id)
     if #id == 16 then
-        local a, b, c, d = sunpack('>I4I4I4I4', id)
-        return (a * 7 + b * 5 + c * 3 + d) % 4294967296
+        local first, last = sunpack('>I4xxxxxxxxI4', id)
+        return first + last
     end
     local hash = 0
     for place = 1, #id do
@@ -34,12 +35,12 @@ local function bucket_number(id)
 end
 
 local function bucket(id)
-    return P .. ':known:' .. string.format('%d', bucket_number(id))
+    return KNOWN .. bucket_number(id)
 end
 
 local function split_buckets()
     while S.known > S.buckets * PER_BUCKET do
-        local from = P .. ':known:' .. string.format('%d', S.buckets - base)
+        local from = KNOWN .. (S.buckets - base)
         local fresh = S.buckets
         S.buckets = S.buckets + 1
         local all = call('HGETALL', from)
@@ -52,7 +53,7 @@ local function split_buckets()
         end
         if #gone > 0 then
             call_many('HDEL', from, gone)
-            call_many('HSET', P .. ':known:' .. string.format('%d', fresh), moved)
+            call_many('HSET', KNOWN .. fresh, moved)
         end
         if S.buckets == base * 2 then
             base = S.buckets

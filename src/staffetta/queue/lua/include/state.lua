@@ -7,7 +7,7 @@
 --
 -- Keys: state (numbers), epoch, waiting, waiting:by_company, active, delayed, dlq (for people), suspects, turns (who
 -- competes), resting, blocked, hungry, feeding, sleepers, feeders, wake:<worker>, limiter, rates, companies
--- (name -> number), company:<n>, name:<n>, end:<n> (buckets of 64), line:<number>:<priority>, late:<number>,
+-- (name -> number), company:<n>, end:<n> (buckets of 16), line:<number>:<priority>, late:<number>,
 -- window:<number>, known:<bucket> (id -> record).
 --
 -- Whatever may be called twice has the same effect as once: a client may send a command again.
@@ -37,7 +37,7 @@ end
 
 -- What was touched is written once, at the end.
 local companies, by_name = {}, {}
-local save_company -- in companies.lua
+local save_companies -- in companies.lua
 
 local function save_state()
     if S.known == 0 then
@@ -51,8 +51,8 @@ local function save_state()
 end
 
 local function finish(answer)
-    for _, company in pairs(companies) do
-        save_company(company)
+    if save_companies then
+        save_companies()
     end
     save_state()
     return { S.epoch, answer }
