@@ -1,4 +1,4 @@
-"""One real Chromium for all tests of the dashboard, and a real engine behind each file of them."""
+"""A real Chromium and a real engine for each file of the dashboard's tests."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.service)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Gone with its file: while it lives, its driver's event loop runs in this thread, and no other could."""
     chromium = program("chromium", package="chromium")
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
