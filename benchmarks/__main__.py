@@ -30,6 +30,7 @@ FILES = (
     "transport",
     "verdict",
     "mysql",
+    "dynamodb",
 )
 
 

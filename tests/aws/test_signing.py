@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 
 from staffetta.aws import Refusal, Signer
 
@@ -52,3 +56,37 @@ async def test_without_credentials_nothing_is_sent_and_the_remedy_is_named() -> 
 async def test_a_profile_that_is_not_there_is_named() -> None:
     with pytest.raises(Refusal, match="nobody"):
         await signed(Signer(service="dynamodb", region="eu-south-1", profile="nobody"))
+
+
+@pytest.mark.parametrize("token", [None, "of a role"])
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("http://127.0.0.1:8000/", "/"),
+        ("https://email.eu-west-1.amazonaws.com/v2/email/outbound-emails", "/v2/email/outbound-emails"),
+    ],
+)
+async def test_a_plain_request_is_signed_as_amazons_own_library_signs_it(
+    monkeypatch: pytest.MonkeyPatch, token: str | None, url: str, path: str
+) -> None:
+    credentials = Credentials("AKID", "se/cr+et", token).get_frozen_credentials()
+    headers = {"Content-Type": "application/json", "X-Amz-Target": "DynamoDB_20120810.ListTables"}
+    request = AWSRequest(method="POST", url=url, data=b'{"a":1}', headers=dict(headers))
+    SigV4Auth(credentials, "dynamodb", "eu-south-1").add_auth(request)
+    moment = datetime.strptime(request.headers["X-Amz-Date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+
+    signer = Signer(service="dynamodb", region="eu-south-1")
+    host = url.split("/")[2]
+    signed_here = signer._signed(
+        "POST", host, path, b'{"a":1}', headers=headers, credentials=credentials, now=moment
+    )
+
+    assert dict(request.headers.items()) == signed_here
+
+
+@pytest.mark.parametrize(
+    "url", ["https://x.org/a%20b", "https://x.org/a?b=c", "https://x.org/../a", "https://[::1]:8000/"]
+)
+async def test_what_is_not_plain_is_left_to_the_library(url: str) -> None:
+    signer = Signer(service="dynamodb", region="eu-south-1", access_key="AKID", secret_key="secret")
+    assert "Signature=" in (await signer.sign("POST", url, b"{}", {}))["Authorization"]

@@ -110,7 +110,11 @@ def _dynamodb(config: Config) -> Store:
         place = read(config.store.url, table=config.store.table, life_ms=life_ms, shared=config.store.shared)
     except ValueError as error:
         raise SettingsError([FieldProblem("store.url", str(error))]) from error
-    return DynamoStore(place, parted_after_ms=_parted_after_ms(config))
+    return DynamoStore(place, parted_after_ms=_parted_after_ms(config), idle_seconds=DYNAMODB_IDLE_SECONDS)
+
+
+DYNAMODB_IDLE_SECONDS = 0.4
+"""Every question is paid for: where there was nothing to do, nobody asks again for so long."""
 
 
 def _parted_after_ms(config: Config) -> Millis | None:

@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
-from staffetta.mail.message import IntakeClaim, Job, Millis
+from staffetta.mail.message import Email, IntakeClaim, Job, Millis, ReportClaim
 from staffetta.store.dynamodb import schema
 from staffetta.store.dynamodb.adoption import Adoption
 from staffetta.store.dynamodb.answers import Answers
 from staffetta.store.dynamodb.beats import Beats
 from staffetta.store.dynamodb.counting import Counting
 from staffetta.store.dynamodb.handin import HandIn
+from staffetta.store.dynamodb.keys import Kind
 from staffetta.store.dynamodb.ledger import Ledger
 from staffetta.store.dynamodb.letters import Letters
 from staffetta.store.dynamodb.listings import Listings
@@ -32,6 +34,10 @@ from staffetta.store.dynamodb.steering import EngineTable, Steering
 from staffetta.store.dynamodb.wire import Traffic, Wire
 from staffetta.store.dynamodb.work import Seeds, Sparse, Work
 
+T = TypeVar("T")
+
+EXPIRED_RESTS = 10
+"""Expiry is looked for so much less often than work."""
 LOOK_SECONDS = 0.5
 """How often a page of the table is looked through for what other programs did, where it is shared with some."""
 
@@ -51,10 +57,12 @@ class DynamoStore(HandIn, Moves, Stages, Reminders, Retirement, Listings, Steeri
         monotonic: Callable[[], float] = time.monotonic,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         parted_after_ms: Millis | None = None,
+        idle_seconds: float = 0.0,
     ) -> None:
         """`parted_after_ms`: every worker has a queue of its own, and one that is silent for so long has no part of
         the work any more; None: they share one queue.
-        `pause`: waits before a request is run again; tests give one that does not."""
+        `idle_seconds`: for so long nobody is asked again where there was nothing to do; what this process does
+        itself is known at once. `pause`: waits before a request is run again; tests give one that does not."""
         self.place = place
         self.wire = Wire(place, pause=pause)
         self.ledger = Ledger(place, self.wire, Counting(place, self.wire))
@@ -73,6 +81,10 @@ class DynamoStore(HandIn, Moves, Stages, Reminders, Retirement, Listings, Steeri
         self.turn = 0
         self.walk: str | None = None
         self.expired_behind: str | None = None
+        self.ledger.stirred = self._stirred
+        self._idle_seconds = idle_seconds
+        self._empty: dict[str, float] = {}
+        """By kind: when there was nothing of it."""
         self._opened = False
         self._monotonic = monotonic
         self._looked_at = float("-inf")
@@ -119,13 +131,42 @@ class DynamoStore(HandIn, Moves, Stages, Reminders, Retirement, Listings, Steeri
             self._looked_at = now
             await self.adoption.look()
 
+    # --- while there is nothing to do ------------------------------------------------------------------------------
+
+    def _stirred(self, kind: Kind | None) -> None:
+        if kind is not None:
+            self._empty.pop(kind, None)
+
+    def _rests(self, kind: Kind, times: int = 1) -> bool:
+        """There was nothing of this kind a moment ago, and nothing came by way of this process since."""
+        return time.monotonic() - self._empty.get(kind, float("-inf")) < times * self._idle_seconds
+
+    def _found(self, kind: Kind, found: Sequence[T]) -> Sequence[T]:
+        if not found:
+            self._empty[kind] = time.monotonic()
+        return found
+
     async def news(self, *, now: Millis, limit: int) -> list[Job]:
+        if self._rests("READY"):
+            return []
         await self._look_at_others()
-        return await super().news(now=now, limit=limit)
+        return list(self._found("READY", await super().news(now=now, limit=limit)))
 
     async def claim_intake(self, *, tokens: Sequence[str], now: Millis) -> list[IntakeClaim]:
+        if self._rests("ACCEPTED"):
+            return []
         await self._look_at_others()
-        return await super().claim_intake(tokens=tokens, now=now)
+        return list(self._found("ACCEPTED", await super().claim_intake(tokens=tokens, now=now)))
+
+    async def claim_reports(self, *, tokens: Sequence[str], now: Millis) -> list[ReportClaim]:
+        if self._rests("REPORT"):
+            return []
+        return list(self._found("REPORT", await super().claim_reports(tokens=tokens, now=now)))
+
+    async def expired(self, *, now: Millis, limit: int) -> list[Email]:
+        if self._rests("WORK", EXPIRED_RESTS):
+            return []
+        return list(self._found("WORK", await super().expired(now=now, limit=limit)))
 
 
 __all__ = ["DynamoStore", "Place", "read"]

@@ -86,9 +86,17 @@ class Answers:
     async def forget(self, *, now: Millis, limit: int) -> None:
         """Old ones go, a page of them looked at a call; DynamoDB's own TTL takes what this never meets."""
         families = keys.shards_of(FAMILY)
-        marks = ",".join("?" * len(families))
-        text = f"SELECT Family, Member, SavedAt FROM {self._table} WHERE Family IN ({marks})"
-        page, self._behind = await self._wire.page(text, families, limit=limit, token=self._behind)
+        number, _, token = (self._behind or "0|").partition("|")
+        text = f"SELECT Family, Member, SavedAt FROM {self._table} WHERE Family=?"
+        page: list[Item] = []
+        for place in range(int(number), len(families)):
+            some, more = await self._wire.page(text, (families[place],), limit=limit, token=token or None)
+            page, token = page + some, ""
+            if more is not None:
+                self._behind = f"{place}|{more}"
+                break
+        else:
+            self._behind = None
         for item in page:
             if item["SavedAt"] <= now - journal.KEPT_ANSWER_MS:
                 gone = f"DELETE FROM {self._table} WHERE Family=? AND Member=?"

@@ -124,6 +124,7 @@ class HandIn:
         except StaffettaError:
             self.told.pop(new.id, None)
             raise
+        self.ledger.stirred(row.kind)
         return Added(id=new.id, status=new.status, fresh=True)
 
     async def _known(self, new: NewEmail) -> Added | Exception:

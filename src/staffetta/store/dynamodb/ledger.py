@@ -11,10 +11,11 @@ from staffetta.mail.lifecycle import Cause, Status
 from staffetta.mail.message import Attempt, HistoryEntry, Millis
 from staffetta.store.dynamodb import keys, values
 from staffetta.store.dynamodb.counting import Counting
+from staffetta.store.dynamodb.keys import Kind
 from staffetta.store.dynamodb.place import Place
 from staffetta.store.dynamodb.rows import Row
 from staffetta.store.dynamodb.values import Item
-from staffetta.store.dynamodb.wire import BATCH_KEYS, DUPLICATE, LOST, Refused, Statement, Wire
+from staffetta.store.dynamodb.wire import DUPLICATE, LOST, Refused, Statement, Wire
 
 Part: TypeAlias = tuple[str, Statement]
 """What a statement is for, and the statement."""
@@ -64,6 +65,8 @@ class Ledger:
         self.place = place
         self.wire = wire
         self.counting = counting
+        self.stirred: Callable[[Kind | None], None] = lambda _: None
+        """Told what this process itself has given somebody to do."""
         table = self.table = f'"{place.table}"'
         self._held = {
             what: f"SELECT {_HEAD}{more} FROM {table} WHERE Id=? AND Status BETWEEN '{keys.CONTENT}' AND '{keys.META}'"
@@ -96,14 +99,12 @@ class Ledger:
     async def rows(self, ids: Sequence[str]) -> dict[str, Row]:
         """Many records at once; those that are there."""
         found: dict[str, Row] = {}
-        for some in keys.chunks(list(dict.fromkeys(ids)), BATCH_KEYS):
-            marks = ",".join("?" * len(some))
-            text = f"SELECT * FROM {self.table} WHERE Id IN ({marks}) AND Status='{keys.META}'"
-            for item in await self.wire.execute(text, *some, consistent=True):
-                try:
-                    found[item["Id"]] = Row.read(item)
-                except ValueError:
-                    continue
+        text = f"SELECT * FROM {self.table} WHERE Id=? AND Status='{keys.META}'"
+        for item in await self.wire.pick(text, [(id,) for id in dict.fromkeys(ids)]):
+            try:
+                found[item["Id"]] = Row.read(item)
+            except ValueError:
+                continue
         return found
 
     async def names(self, id: str) -> list[str]:
@@ -166,6 +167,7 @@ class Ledger:
                 await self._look_again(row, parts, refused, before)
             else:
                 self.settled(row)
+                self.stirred(row.kind)
                 return
         raise StoreUnavailable(
             f"e-mail {row.id}: its records are being changed by others all the time; try again"
@@ -182,11 +184,11 @@ class Ledger:
 
     @staticmethod
     def settled(row: Row) -> None:
-        """What was written is what the record has now."""
+        """What `update` was asked to write is what the record has now."""
         attributes, root = row.kept
         row.kept = (
-            {name: value for name, value in attributes.items() if name not in _ATTRIBUTES} | row.attributes(),
-            {name: value for name, value in root.items() if name not in _ROOT} | row.root(),
+            {name: value for name, value in attributes.items() if name not in _ATTRIBUTES} | row.written[0],
+            {name: value for name, value in root.items() if name not in _ROOT} | row.written[1],
         )
 
     async def _look_again(
@@ -240,9 +242,10 @@ class Ledger:
         changes: list[str] = []
         parameters: list[object] = []
         gone: list[str] = []
+        row.written = (row.attributes(), row.root())
         for prefix, names, now, kept in (
-            ("Attributes.", _ATTRIBUTES, row.attributes(), row.kept[0]),
-            ("", _ROOT, row.root(), row.kept[1]),
+            ("Attributes.", _ATTRIBUTES, row.written[0], row.kept[0]),
+            ("", _ROOT, row.written[1], row.kept[1]),
         ):
             for name, value in now.items():
                 if name not in kept or kept[name] != value:

@@ -6,6 +6,7 @@ thousand of them. The list needs no index of the outbox and never lags.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import msgspec
@@ -14,7 +15,7 @@ from staffetta.mail.message import DeadLetter, Millis, Value
 from staffetta.store.contract import DeadLetterCounts
 from staffetta.store.dynamodb import keys
 from staffetta.store.dynamodb.place import Place
-from staffetta.store.dynamodb.wire import BATCH_KEYS, Refused, Statement, Wire
+from staffetta.store.dynamodb.wire import Refused, Statement, Wire
 
 FAMILY = "DLQ"
 
@@ -43,20 +44,17 @@ class Letters:
         return (await self.many([id])).get(id)
 
     async def many(self, ids: Sequence[str]) -> dict[str, DeadLetter]:
-        found: dict[str, DeadLetter] = {}
-        for some in keys.chunks(list(dict.fromkeys(ids)), BATCH_KEYS):
-            marks = ",".join("?" * len(some))
-            text = f"SELECT Id, Letter FROM {self._table} WHERE Id IN ({marks}) AND Status='{keys.DEAD}'"
-            for item in await self._wire.execute(text, *some, consistent=True):
-                found[item["Id"]] = msgspec.msgpack.decode(item["Letter"], type=DeadLetter)
-        return found
+        text = f"SELECT Id, Letter FROM {self._table} WHERE Id=? AND Status='{keys.DEAD}'"
+        return {
+            item["Id"]: msgspec.msgpack.decode(item["Letter"], type=DeadLetter)
+            for item in await self._wire.pick(text, [(id,) for id in dict.fromkeys(ids)])
+        }
 
     async def listed(self) -> list[Listed]:
         """All that are there, newest first."""
-        families = keys.shards_of(FAMILY)
-        marks = ",".join("?" * len(families))
-        text = f"SELECT Member FROM {self.entries} WHERE Family IN ({marks})"
-        found = [_listed(item["Member"]) for item in await self._wire.execute(text, *families)]
+        text = f"SELECT Member FROM {self.entries} WHERE Family=?"
+        asked = (self._wire.execute(text, one) for one in keys.shards_of(FAMILY))
+        found = [_listed(item["Member"]) for some in await asyncio.gather(*asked) for item in some]
         return sorted(found, key=lambda one: (one.at, one.id), reverse=True)
 
     async def counts(self) -> DeadLetterCounts:

@@ -19,8 +19,8 @@ from staffetta.store.dynamodb.work import Work
 OVERLAP_MS = 10_000
 """How far `news` looks back behind what it told last: others' clocks differ, their transactions take a while, and
 indexes lag."""
-PAGES_MAX = 4
-"""Pages that one look for expired e-mails reads; the next look goes on behind them."""
+PAGES_MAX = 12
+"""Pages that one look for expired e-mails reads (in a small table one of each partition); the next look goes on."""
 
 
 Told: TypeAlias = tuple[Millis, str]
@@ -61,10 +61,7 @@ class Reminders:
             self.turn, self.walk = self.parts.turn, ""
             self.told.clear()
         if self.walk is not None:
-            page, self.walk = await self.work.some(("READY",), self.walk or None)
-            fresh = [one for one in page if one.at <= now and self.mine(one.id)]
-            self.told.update((one.id, (one.at, one.token)) for one in fresh)
-            return [one.job() for one in fresh]
+            return await self._walk_on(now, limit)
         since = (now if self.told_until is None else min(self.told_until, now)) - OVERLAP_MS
         entries = await self.work.due(after=since, now=now, limit=limit + len(self.told), mine=self.parts)
         fresh = [one for one in entries if self.told.get(one.id) != (one.at, one.token)][:limit]
@@ -73,6 +70,16 @@ class Reminders:
             self.told_until = now
             self.told = {id: one for id, one in self.told.items() if one[0] > now - OVERLAP_MS}
         return [one.job() for one in fresh]
+
+    async def _walk_on(self, now: Millis, limit: int) -> list[Job]:
+        """Through everything that is READY, as far as the limit goes."""
+        found: list[Job] = []
+        while self.walk is not None and len(found) < limit:
+            page, self.walk = await self.work.some(("READY",), self.walk or None)
+            fresh = [one for one in page if one.at <= now and self.mine(one.id)]
+            self.told.update((one.id, (one.at, one.token)) for one in fresh)
+            found += [one.job() for one in fresh]
+        return found
 
     async def next_due(self, *, now: Millis) -> Millis | None:
         return await self.work.next_due(now=now)

@@ -88,6 +88,8 @@ class Row:
     """There is a record of its being ACCEPTED."""
     kept: tuple[Item, Item] = dataclasses.field(default_factory=lambda: ({}, {}))
     """Attributes and root as the record has them now."""
+    written: tuple[Item, Item] = dataclasses.field(default_factory=lambda: ({}, {}))
+    """And as they are about to be."""
 
     # --- reading ---------------------------------------------------------------------------------------------
 
@@ -208,7 +210,7 @@ class Row:
     @property
     def moment_kept(self) -> bool:
         """Nothing of what a compare-and-set compares is about to change."""
-        now, kept = self.attributes(), self.kept[0]
+        now, kept = self.written[0], self.kept[0]
         return all(now.get(name) == kept.get(name) for name in ("Latest", "UpdatedAt", "Moves", "Claim"))
 
     @property

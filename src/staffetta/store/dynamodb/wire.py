@@ -30,7 +30,7 @@ Statement: TypeAlias = tuple[str, Sequence[object]]
 TRANSACTION_MAX = 100
 """Statements that one transaction may have."""
 BATCH_KEYS = 50
-"""Keys that one `IN` names."""
+"""Items that one request picks by their keys."""
 ANSWER_BYTES = 24 * 1024 * 1024
 TIMEOUT_SECONDS = 10.0
 QUIET_TURNS = 5
@@ -163,6 +163,24 @@ class Wire:
         else:
             self.traffic.items_written += 1
         return items, told.get("NextToken")
+
+    async def pick(self, text: str, keys_: Sequence[Sequence[object]]) -> list[Item]:
+        """One item for each key, by a statement that names the whole key; those that are there.
+
+        By a transaction of reads: several keys in one statement may make DynamoDB walk through the whole table.
+        """
+        if len(keys_) == 1:
+            return (await self.page(text, keys_[0], consistent=True))[0]
+        found: list[Item] = []
+        for start in range(0, len(keys_), BATCH_KEYS):
+            asked = [
+                {"Statement": text, "Parameters": [values.written(one) for one in key]}
+                for key in keys_[start : start + BATCH_KEYS]
+            ]
+            told = await self.call("ExecuteTransaction", {"TransactStatements": asked})
+            found += [values.read_item(one["Item"]) for one in told["Responses"] if one.get("Item")]
+        self.traffic.items_read += len(found)
+        return found
 
     async def transact(self, statements: Sequence[Statement]) -> None:
         """All of these writes or none, once, however often the answer is lost on the way."""

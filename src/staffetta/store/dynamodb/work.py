@@ -70,13 +70,7 @@ class Sparse:
         self._line = f'"{place.table}"."LineIndex"'
 
     async def companies(self, *, now: Millis) -> list[str]:
-        lines = keys.all_lines()
-        marks = ",".join("?" * len(lines))
-        text = f"SELECT LineAt FROM {self._line} WHERE Line IN ({marks})"
-        page, token = await self._wire.page(text, lines, limit=PAGE)
-        if token is None:
-            return sorted(_with_due(map(_line_of, page), now))
-        found = await asyncio.gather(*(self._companies_in(one, now) for one in lines))
+        found = await asyncio.gather(*(self._companies_in(one, now) for one in keys.all_lines()))
         return sorted(set().union(*found))
 
     async def _companies_in(self, line: str, now: Millis) -> set[str]:
@@ -121,21 +115,22 @@ class Sparse:
             first = keys.line_from(company_id, last.priority + 1) if ahead else page[-1]["LineAt"] + " "
 
     async def due(self, *, after: Millis, now: Millis, limit: int, mine: Mine) -> list[Entry]:
-        todos = keys.todos("READY", shards=mine.shards)
-        if not todos:
-            return []
-        marks = ",".join("?" * len(todos))
-        text = f"SELECT TodoAt FROM {self._todo} WHERE Todo IN ({marks}) AND TodoAt BETWEEN ? AND ?"
-        parameters = (*todos, keys.to_time(after), keys.to_time(now))
-        found: list[Entry] = []
-        token: str | None = None
-        while len(found) < limit:
-            page, token = await self._wire.page(text, parameters, limit=limit, token=token)
-            entries = (keys.read_todo(item["TodoAt"]) for item in page)
-            found += [entry for entry in entries if mine.part.has(entry.id)]
-            if token is None:
-                break
-        return found
+        text = f"SELECT TodoAt FROM {self._todo} WHERE Todo=? AND TodoAt BETWEEN ? AND ?"
+        bounds = (keys.to_time(after), keys.to_time(now))
+
+        async def some(todo: str) -> list[Entry]:
+            found: list[Entry] = []
+            token: str | None = None
+            while len(found) < limit:
+                page, token = await self._wire.page(text, (todo, *bounds), limit=limit, token=token)
+                entries = (keys.read_todo(item["TodoAt"]) for item in page)
+                found += [entry for entry in entries if mine.part.has(entry.id)]
+                if token is None:
+                    break
+            return found
+
+        found = await asyncio.gather(*map(some, keys.todos("READY", shards=mine.shards)))
+        return [entry for part in found for entry in part][:limit]
 
     async def next_due(self, *, now: Millis) -> Millis | None:
         text = f"SELECT TodoAt FROM {self._todo} WHERE Todo=? AND TodoAt>?"
@@ -144,32 +139,31 @@ class Sparse:
         return min(first, default=None)
 
     async def delayed(self, *, now: Millis) -> int:
-        todos = keys.todos("READY")
-        marks = ",".join("?" * len(todos))
-        text = f"SELECT Todo FROM {self._todo} WHERE Todo IN ({marks}) AND TodoAt>?"
-        return len(await self._wire.execute(text, *todos, keys.to_time(now)))
+        text = f"SELECT Todo FROM {self._todo} WHERE Todo=? AND TodoAt>?"
+        asked = (self._wire.execute(text, one, keys.to_time(now)) for one in keys.todos("READY"))
+        return sum(map(len, await asyncio.gather(*asked)))
 
     async def oldest(self, kind: Kind, *, limit: int, until: Millis | None = None) -> list[Entry]:
         if limit < 1:
             return []
-        todos = keys.todos(kind)
+        # Each partition by itself: naming several at once, DynamoDB may walk through the whole index for them.
         last = "~" if until is None else keys.to_time(until)
-        marks = ",".join("?" * len(todos))
-        together = f"SELECT TodoAt FROM {self._todo} WHERE Todo IN ({marks}) AND TodoAt<=?"
-        page, token = await self._wire.page(together, (*todos, last), limit=limit)
-        if token is not None:  # more than fits: then each partition's own oldest are needed
-            apart = f"SELECT TodoAt FROM {self._todo} WHERE Todo=? AND TodoAt<=?"
-            asked = (self._wire.page(apart, (one, last), limit=limit) for one in todos)
-            page = [item for some, _ in await asyncio.gather(*asked) for item in some]
+        text = f"SELECT TodoAt FROM {self._todo} WHERE Todo=? AND TodoAt<=?"
+        asked = (self._wire.page(text, (one, last), limit=limit) for one in keys.todos(kind))
+        page = [item for some, _ in await asyncio.gather(*asked) for item in some]
         entries = (keys.read_todo(item["TodoAt"]) for item in page)
         return heapq.nsmallest(limit, entries, key=lambda entry: (entry.at, entry.id))
 
     async def some(self, kinds: Sequence[Kind], behind: str | None) -> tuple[list[Entry], str | None]:
         todos = keys.todos(*kinds)
-        marks = ",".join("?" * len(todos))
-        text = f"SELECT TodoAt FROM {self._todo} WHERE Todo IN ({marks})"
-        page, token = await self._wire.page(text, todos, limit=PAGE, token=behind)
-        return [keys.read_todo(item["TodoAt"]) for item in page], token
+        number, _, token = (behind or "0|").partition("|")
+        text = f"SELECT TodoAt FROM {self._todo} WHERE Todo=?"
+        page, more = await self._wire.page(text, (todos[int(number)],), limit=PAGE, token=token or None)
+        entries = [keys.read_todo(item["TodoAt"]) for item in page]
+        if more is not None:
+            return entries, f"{number}|{more}"
+        following = int(number) + 1
+        return entries, f"{following}|" if following < len(todos) else None
 
 
 class Seeds:
