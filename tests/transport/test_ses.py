@@ -15,6 +15,7 @@ from doubles.ses import KEY, REGION, SECRET, Play, SesServer
 from staffetta import config
 from staffetta.app import wiring
 from staffetta.errors import SettingsError, TransportError
+from staffetta.mail.attempt import spends_no_attempt
 from staffetta.mail.explain import as_explained
 from staffetta.mail.verdict import judge
 from staffetta.transport.ses import SesSettings, SesTransport, named_tags
@@ -104,6 +105,52 @@ async def test_cancelling_before_the_mark_ends_sends_nothing() -> None:
         assert sent.cancelled()
         assert heard(await hand_over(transport, number=2)) == [("request", 200)]
     assert [kept for _, kept in ses.messages] == [message(2)]
+
+
+async def test_a_line_lost_while_the_mark_is_made_leaves_nothing_in_doubt() -> None:
+    """Not a byte of the request was out: certainly unsent, and it costs no attempt."""
+
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await mark.begun.wait()
+        writer.transport.abort()
+
+    mark = Mark()
+    mark.may_end.clear()
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    transport = SesTransport(SesSettings(region=REGION, endpoint=url, access_key=KEY, secret_key=SECRET))
+    async with server, opened(transport):
+        delivery = await hand_over(transport, mark=mark)
+    assert (delivery.committed, only(delivery).committed, only(delivery).name) == (False, False, "reset")
+    verdict = judge(only(delivery))
+    assert (verdict.action, verdict.reach, verdict.in_doubt) == ("RETRY", "transport", False)
+    assert spends_no_attempt(only(delivery), verdict)
+
+
+async def test_cancelling_after_the_mark_ends_the_wait_and_harms_nobody_else() -> None:
+    """The journal's mark tells: whoever cancelled knows that the message may be out."""
+    async with SesServer(Play(does="stall", keep=True)) as ses, opened(client(ses)) as transport:
+        sent = asyncio.ensure_future(hand_over(transport))
+        async with asyncio.timeout(10):
+            await ses.taken.wait()
+        sent.cancel()
+        await asyncio.wait([sent])
+        assert sent.cancelled()
+        assert heard(await hand_over(transport, number=2)) == [("request", 200)]
+
+
+async def test_a_send_in_flight_when_the_transport_closes_is_answered() -> None:
+    """Nobody may wait for ever on a transport that is gone; what was out is in doubt."""
+    async with SesServer(Play(does="stall", keep=True)) as ses:
+        transport = client(ses)
+        await transport.open()
+        sent = asyncio.ensure_future(hand_over(transport))
+        async with asyncio.timeout(10):
+            await ses.taken.wait()
+            await transport.close()
+            delivery = await sent
+    assert judge(only(delivery)).in_doubt
+    assert delivery.committed
 
 
 ANSWERS: list[tuple[Play, str]] = [
