@@ -177,12 +177,6 @@ def test_an_emails_own_limits_lie_over_its_companys_field_by_field() -> None:
     assert backoff.over(None, None) is None
 
 
-def test_the_sum_of_all_waits_is_the_longest_that_they_can_take() -> None:
-    """An e-mail with its own limits must live at least so long, and an hour more."""
-    assert backoff.sum_ms(GATEWAY) == 1_250 + 2_500 + 5_000 + 10_000
-    assert backoff.sum_ms(PATIENT) == 300_000 + 600_000
-
-
 # ------------------------------------------------------------------------------------------ the seeds' functions
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from staffetta.errors import LockNotAcquired, MoveNotAllowed, NotFound, QueueError
 from staffetta.flow import believe
-from staffetta.mail import backoff, lifecycle, rescue, steering
+from staffetta.mail import handin, lifecycle, rescue, steering
 from staffetta.mail.events import Emit, Moved, Troubled
 from staffetta.mail.lifecycle import Cause, Status
 from staffetta.mail.message import DeadLetter, Email, InWork, Job, Millis, Transition, Value
@@ -30,8 +30,6 @@ MANY_MAX = 10_000
 """The most that one action by filter touches; `Done.more` says that there was more."""
 STALE_MAX = 1_000
 READS_AT_ONCE = 16
-LAST_ATTEMPT_MS = 3_600_000
-"""What an e-mail with its own retry limits may live beyond all their waits."""
 
 RETRYABLE = tuple(
     status for status in Status if (status, Status.READY, Cause.RETRIED) in lifecycle.MOVES
@@ -307,7 +305,7 @@ class Operator:
             expires_in_ms = options.expires_in_seconds * 1000
         elif options.limits is not None:
             policy = self._rulebook.rules_for(email.company_id, options).policy
-            expires_in_ms = max(expires_in_ms, backoff.sum_ms(policy) + LAST_ATTEMPT_MS)
+            expires_in_ms = max(expires_in_ms, handin.least_life_ms(policy))
         return steering.retry(email, now=self._clock(), expires_in_ms=expires_in_ms)
 
     async def _nothing_to_send(self, email: Email) -> str:

@@ -100,11 +100,6 @@ def over(own: RetryLimits | None, company: RetryLimits | None) -> RetryLimits | 
     )
 
 
-def sum_ms(policy: Policy) -> int:
-    """The longest that all waits between the policy's attempts can take together, no hint given."""
-    return sum(wait_after(attempt, policy, 1.0) for attempt in range(1, policy.max_attempts))
-
-
 # ------------------------------------------------------------------------------------- the seeds' functions
 
 

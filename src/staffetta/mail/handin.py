@@ -17,6 +17,10 @@ GRACE_MS = 3_600_000
 """Beyond the sum of its own delays, an e-mail that sets them lives at least this long."""
 _STEADY = 64
 """From this attempt on every curve has reached its cap."""
+LIFE_MAX_MS = (2**31 - 1) * 1_000
+"""As long as `expires_in` can say: some 68 years."""
+LATEST_MS = 253_402_300_799_999
+"""The end of the year 9999: no calendar tells a later time, so nothing that has one could be shown."""
 
 
 def due_at(payload: Payload, *, accepted_at: Millis) -> Millis:
@@ -36,16 +40,20 @@ def expires_at(
     if options.expires_in_seconds is not None:
         lives_ms = options.expires_in_seconds * 1_000
     elif options.limits is not None:
-        lives_ms = max(lives_ms, longest_wait_ms(policy) + GRACE_MS)
-    return due_at(payload, accepted_at=accepted_at) + lives_ms
+        lives_ms = max(lives_ms, least_life_ms(policy))
+    return min(LATEST_MS, due_at(payload, accepted_at=accepted_at) + lives_ms)
 
 
-def longest_wait_ms(policy: Policy) -> int:
-    """All delays of a policy at their longest; no server's hint is in it."""
+def least_life_ms(policy: Policy) -> int:
+    """What an e-mail with limits of its own lives at least: all its delays at their longest, and an hour.
+
+    No server's hint is in it.
+    """
     waits = max(0, policy.max_attempts - 1)
     counted = sum(backoff.wait_after(attempt, policy, 1.0) for attempt in range(1, min(waits, _STEADY) + 1))
     # A stranger may ask for two thousand million attempts: those at the cap are not counted one by one.
-    return counted + max(0, waits - _STEADY) * backoff.wait_after(_STEADY, policy, 1.0)
+    steady = max(0, waits - _STEADY) * backoff.wait_after(_STEADY, policy, 1.0)
+    return min(LIFE_MAX_MS, counted + steady + GRACE_MS)
 
 
 def fingerprint(company_id: str, raw: bytes) -> str:
