@@ -79,7 +79,8 @@ def _operation(route: Route) -> dict[str, Any]:
         "security": [{"key": []}, {}] if route.role else [],
     }
     if route.role:
-        operation["description"] = f"Needs a key with the role `{route.role}` or `operate`."
+        roles = " or ".join(f"`{role}`" for role in dict.fromkeys((route.role, "operate")))
+        operation["description"] = f"Needs a key with the role {roles}."
         operation["x-role"] = route.role
     parameters = [_ID] if "{id}" in route.path else []
     parameters += [_parameter(field) for field in route.query]
