@@ -1,7 +1,12 @@
 // Run inside a page: what somebody with weak sight, a keyboard or a reader of screens would miss. Empty lists: nothing.
 () => {
   const ink = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const known = new Map();
   const colour = (text) => {
+    if (!known.has(text)) known.set(text, painted(text));
+    return known.get(text);
+  };
+  const painted = (text) => {
     ink.canvas.width = ink.canvas.height = 1;
     ink.clearRect(0, 0, 1, 1);
     ink.fillStyle = text;

@@ -33,7 +33,7 @@ async def transports(visit: Visit) -> Answer:
     parts = visit.parts
     sight, pauses = await asyncio.gather(parts.sight(), parts.store.pauses())
     paused = {one.name: one for one in pauses if one.scope == "transport"}
-    sends = _sends(sight)
+    sends = sends_of(sight)
     replies = sight.replies()
     rows = []
     known = sight.breakers()
@@ -49,7 +49,7 @@ async def transports(visit: Visit) -> Answer:
             "paused": paused.get(name),
             "sends": sorted(mine.items(), key=lambda pair: -pair[1].count),
             "tried": sum(spread.count for spread in mine.values()),
-            "took": Waits(buckets=tuple(mine["DELIVERED"].buckets)) if "DELIVERED" in mine else Waits(),
+            "took": took(mine),
             "replies": [reply for reply in replies if reply["transport"] == name][:REPLIES_SHOWN],
         })  # fmt: skip
     everything = next((one for one in pauses if one.scope == "all"), None)
@@ -57,7 +57,7 @@ async def transports(visit: Visit) -> Answer:
                        processes=len(sight.processes), did=visit.asked().get("did", ""))  # fmt: skip
 
 
-def _sends(sight: Sight) -> dict[str, dict[str, Spread]]:
+def sends_of(sight: Sight) -> dict[str, dict[str, Spread]]:
     """Transport → verdict → how many and how long, since this process began to look."""
     found: defaultdict[str, dict[str, Spread]] = defaultdict(dict)
     for key, spread in sight.sums.spreads.get("sends", {}).items():
@@ -65,6 +65,11 @@ def _sends(sight: Sight) -> dict[str, dict[str, Spread]]:
         if action in ACTIONS:
             found[name][action] = spread
     return found
+
+
+def took(sends: Mapping[str, Spread]) -> Waits:
+    """How long it took this transport to take an e-mail."""
+    return Waits(buckets=tuple(sends["DELIVERED"].buckets)) if "DELIVERED" in sends else Waits()
 
 
 async def alerts(visit: Visit) -> Answer:

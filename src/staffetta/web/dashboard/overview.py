@@ -10,7 +10,7 @@ from staffetta.mail.message import Value
 from staffetta.mail.operators import Filter
 from staffetta.mail.trend import Trend
 from staffetta.web.asked import Answer
-from staffetta.web.dashboard import charts, render, troubles
+from staffetta.web.dashboard import charts, engine, render, troubles
 from staffetta.web.dashboard.visit import Visit
 from staffetta.web.dashboard.words import counted, duration, number
 
@@ -65,9 +65,11 @@ async def overview(visit: Visit) -> Answer:
         )
     )
     companies = sight.companies()
+    sends = engine.sends_of(sight)
+    breakers = [{**row, "took": engine.took(sends.get(row["transport"], {}))} for row in sight.breakers()]
     return render.page(
         visit, "overview.html", troubles=found, counts=counts, S=Status, waiting=queue[0], delayed=queue[1],
-        active=queue[2], letters=letters, codes=_largest(letters.by_code), breakers=sight.breakers(),
+        active=queue[2], letters=letters, codes=_largest(letters.by_code), breakers=breakers,
         companies=companies[:COMPANIES_SHOWN], companies_all=len(companies),
         busiest=max((row["waiting"] + row["active"] for row in companies), default=0), spans=SPANS, span=span,
         paused_all=next((one for one in pauses if one.scope == "all"), None),
