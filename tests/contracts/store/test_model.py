@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contracts.letters import DAY, HOUR, LATER, MINUTE, NEVER, OK, Letters
-from contracts.stores import BACKENDS, Ground, memory, params
+from contracts.stores import BACKENDS, SERVICES, Ground, memory, params
 from staffetta.errors import StaffettaError
 from staffetta.mail.lifecycle import Cause, Status
 from staffetta.mail.message import Intaken, NewEmail, Options, RecipientState
@@ -378,24 +378,29 @@ async def play(request: pytest.FixtureRequest, backend: str, story: list[Step]) 
             await real.store.close()
 
 
-@pytest.mark.parametrize("backend", [one for one in params() if one != "memory"])
-@settings(
-    max_examples=60, deadline=None, print_blob=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)  # fmt: skip
-@given(story=stories)
-def test_any_story_ends_as_in_memory(request: pytest.FixtureRequest, backend: str, story: list[Step]) -> None:
-    asyncio.run(play(request, backend, story))
+def tell_stories(request: pytest.FixtureRequest, backend: str, *, here: int, on_a_server: int) -> None:
+    """Each story has a new, empty store: on a real server that takes its time."""
+
+    @settings(
+        max_examples=on_a_server if backend in SERVICES else here, deadline=None, print_blob=True,
+        suppress_health_check=[HealthCheck.too_slow],
+    )  # fmt: skip
+    @given(story=stories)
+    def tell(story: list[Step]) -> None:
+        asyncio.run(play(request, backend, story))
+
+    tell()
+
+
+OTHERS = [one for one in params() if one != "memory"]
+
+
+@pytest.mark.parametrize("backend", OTHERS)
+def test_any_story_ends_as_in_memory(request: pytest.FixtureRequest, backend: str) -> None:
+    tell_stories(request, backend, here=60, on_a_server=20)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("backend", [one for one in params() if one != "memory"])
-@settings(
-    max_examples=1_500, deadline=None, print_blob=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)  # fmt: skip
-@given(story=stories)
-def test_any_of_many_stories_ends_as_in_memory(
-    request: pytest.FixtureRequest, backend: str, story: list[Step]
-) -> None:
-    asyncio.run(play(request, backend, story))
+@pytest.mark.parametrize("backend", OTHERS)
+def test_any_of_many_stories_ends_as_in_memory(request: pytest.FixtureRequest, backend: str) -> None:
+    tell_stories(request, backend, here=1_500, on_a_server=200)
