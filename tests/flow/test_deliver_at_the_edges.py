@@ -172,7 +172,8 @@ def test_a_message_that_is_in_no_file_and_no_store_holds_the_e_mail() -> None:
 def test_a_fault_of_our_own_stops_no_other_e_mail_and_the_broken_one_is_taken_back() -> None:
     async def story() -> None:
         rig = Rig()
-        judge, broken = rig.means.judge, []
+        judge = rig.means.judge
+        broken: list[Reply] = []
 
         def breaks_once(reply: Reply) -> Any:
             if not broken:
