@@ -138,22 +138,42 @@ def held_to_the_wire(said: bytes, replies: list[Reply], content: bytes) -> list[
     return found
 
 
-@given(
+anything = given(
     sender=st.one_of(st.just(SENDER), addresses),
     recipients=st.lists(addresses, min_size=1, max_size=4),
     content=contents,
 )
-@example(sender="", recipients=["a@x.example"], content=b"")
-@example(sender=SENDER, recipients=["a@x.example"], content=b"Subject: x\r\n\r\n.\r\n")
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_goes_in_the_wire_has_only_what_smtp_allows(
-    lab: Lab, sender: str, recipients: list[str], content: bytes
-) -> None:
-    """CRLF only, no line over 998 octets, one transaction with our commands in their order, the content itself."""
+UNHURRIED = settings(
+    max_examples=150,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+def law(lab: Lab, sender: str, recipients: list[str], content: bytes) -> None:
     replies, said = lab.send(sender, recipients, content)
 
     held_to_the_wire(said, replies, content)
     assert len(replies) == len(recipients)
+
+
+@anything
+@example(sender="", recipients=["a@x.example"], content=b"")
+@example(sender=SENDER, recipients=["a@x.example"], content=b"Subject: x\r\n\r\n.\r\n")
+@UNHURRIED
+def test_whatever_goes_in_the_wire_has_only_what_smtp_allows(
+    lab: Lab, sender: str, recipients: list[str], content: bytes
+) -> None:
+    """CRLF only, no line over 998 octets, one transaction with our commands in their order, the content itself."""
+    law(lab, sender, recipients, content)
+
+
+@pytest.mark.soak
+@anything
+@settings(UNHURRIED, max_examples=20_000)
+def test_the_same_for_long(lab: Lab, sender: str, recipients: list[str], content: bytes) -> None:
+    law(lab, sender, recipients, content)
 
 
 @pytest.mark.parametrize("line_ends", ["strict", "lenient"])
@@ -199,7 +219,7 @@ header_texts = st.text(min_size=1, max_size=200).filter(lambda text: bool(text.s
     body="\r\n.\r\nMAIL FROM:<evil@x.example>\r\n",
     custom={"X-One": "a\nBcc: b"},
 )
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(UNHURRIED, max_examples=100)
 def test_no_payload_puts_a_header_or_a_command_on_the_wire(
     lab: Lab, subject: str, name: str, body: str, custom: dict[str, str]
 ) -> None:
