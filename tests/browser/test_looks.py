@@ -179,12 +179,27 @@ def test_a_keyboard_goes_everywhere_in_order_and_sees_where_it_is(home: House, p
     assert page.evaluate("document.activeElement.id") == "main"
 
 
-def test_signing_in_can_be_read_by_everybody(browser: Browser, tmp_path: Path) -> None:
+def test_signing_in_and_a_companys_own_pages_can_be_read_by_everybody(browser: Browser, tmp_path: Path) -> None:
+    wrong: dict[str, Any] = {}
     with house(tmp_path) as keyed:
-        keyed.key("read")
-        for scheme in ("light", "dark"):
-            for device, size in WIDTHS.items():
-                context = browser.new_context(viewport=size, color_scheme=scheme)
-                found = looked_at(context.new_page(), f"{keyed.url}/", f"sign-in-{device}-{scheme}")
-                assert {check: told for check, told in found.items() if told} == {}
-                context.close()
+        key = keyed.key("operate", "acme")
+        for number in range(5):
+            last = keyed.send(company_id="acme", to=f"user{number}@example.com")
+        keyed.until(last, Status.SENT)
+        for device, scheme in LOOKS:
+            context = browser.new_context(viewport=WIDTHS[device], color_scheme=scheme)  # type: ignore[arg-type]  # one of two
+            page = context.new_page()
+            seen = {"sign-in": looked_at(page, f"{keyed.url}/", f"sign-in-{device}-{scheme}")}
+            page.get_by_label("API key").fill(key)
+            page.get_by_role("button", name="Sign in").click()
+            page.wait_for_url(f"{keyed.url}/")
+            for path in ("/", "/companies", "/alerts"):
+                seen[path] = looked_at(page, f"{keyed.url}{path}", f"own-{name_of(path)}-{device}-{scheme}")
+            wrong |= {
+                f"{path}: {check}": told
+                for path, found in seen.items()
+                for check, told in found.items()
+                if told
+            }
+            context.close()
+    assert wrong == {}
