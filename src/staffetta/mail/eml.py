@@ -27,6 +27,8 @@ def payload_of(raw: bytes) -> dict[str, Any]:
     try:
         message = BytesParser(policy=policy.default).parsebytes(raw)
         payload = _fields(message)
+    except RecursionError as error:
+        raise PayloadError([FieldProblem("message", "has parts nested too deeply")]) from error
     except (ValueError, LookupError, AttributeError, TypeError) as error:
         raise PayloadError([FieldProblem("message", f"cannot be read as an e-mail: {error}")]) from error
     if "from" not in payload:
