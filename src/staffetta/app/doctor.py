@@ -19,7 +19,7 @@ from staffetta.errors import StaffettaError
 from staffetta.flow import figures
 from staffetta.mail.attempt import words
 from staffetta.mail.message import Value
-from staffetta.store.contract import Store
+from staffetta.store.contract import Examined, Store
 from staffetta.transport.contract import Transport
 
 PROBE_SECONDS = 15.0
@@ -96,11 +96,22 @@ async def _store(config: Config) -> list[Finding]:
     async with wiring.opened_store(config, owner=False) as store:
         valid = sum(1 for key in await store.keys() if not key.revoked_at)
         return [
+            *await _setup(store),
             *await _workers(store, config),
             *await _breakers(store),
             *await _pauses(store),
             _keys(valid, config),
         ]
+
+
+async def _setup(store: Store) -> list[Finding]:
+    """What the store itself says of how it is set up."""
+    examined: object = store
+    if not isinstance(examined, Examined):
+        return []
+    return [
+        Finding(part="store", ok=one.ok, words=one.words, remedy=one.remedy) for one in await examined.examine()
+    ]
 
 
 def _has_no_file_yet(config: Config) -> bool:

@@ -117,6 +117,22 @@ class Visited(Protocol):
         """
 
 
+class Advice(Value, frozen=True, kw_only=True):
+    """How one part of a store is set up. A remedy beside what is well is advice."""
+
+    ok: bool
+    words: str
+    remedy: str = ""
+
+
+@runtime_checkable
+class Examined(Protocol):
+    """A store that can tell whether it is set up to keep its promises."""
+
+    async def examine(self) -> list[Advice]:
+        """Nothing is changed."""
+
+
 class Unlisted(Value, frozen=True, kw_only=True):
     """What a store keeps of an e-mail beside what its reading calls tell."""
 

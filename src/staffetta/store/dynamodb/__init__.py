@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from staffetta.mail.message import Email, IntakeClaim, Job, Millis, ReportClaim
-from staffetta.store.dynamodb import schema
+from staffetta.store.contract import Advice
+from staffetta.store.dynamodb import examination, schema
 from staffetta.store.dynamodb.adoption import Adoption
 from staffetta.store.dynamodb.answers import Answers
 from staffetta.store.dynamodb.beats import Beats
@@ -116,6 +117,9 @@ class DynamoStore(HandIn, Moves, Stages, Reminders, Retirement, Listings, Steeri
         if adopted:
             done.append(f"adopted {adopted} e-mails of other programs")
         return done
+
+    async def examine(self) -> list[Advice]:
+        return await examination.examine(self.place, self.wire)
 
     async def close(self) -> None:
         self._opened = False
