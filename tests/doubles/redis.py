@@ -66,6 +66,16 @@ class RedisServer:
         self.until_answers()
         return self
 
+    def start_tls(self, cert: Path, key: Path, ca: Path) -> None:
+        """Only by TLS, on its port."""
+        command = [
+            self._program, "--port", "0", "--tls-port", str(self.port), "--bind", "127.0.0.1", "--dir",
+            str(self.folder), "--save", "", "--logfile", "redis.log", "--tls-cert-file", str(cert),
+            "--tls-key-file", str(key), "--tls-ca-cert-file", str(ca), "--tls-auth-clients", "no",
+        ]  # fmt: skip
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        engines.until_listening(self.port)
+
     def until_answers(self) -> None:
         ends = time.monotonic() + STARTS_WITHIN_SECONDS
         while True:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from staffetta import config as settings
 from staffetta.app import wiring
 from staffetta.config import Config
-from staffetta.errors import StaffettaError
+from staffetta.errors import QueueError, StaffettaError
 from staffetta.flow import figures
 from staffetta.mail.attempt import words
 from staffetta.mail.message import Value
@@ -223,8 +223,25 @@ def _read(name: str, path: Path) -> Finding:
 
 
 async def _queue(config: Config) -> list[Finding]:
-    wiring.queue_for(config)
-    return [Finding(part="queue", ok=True, words="local: kept in the process that serves")]
+    if config.queue.url == "local":
+        return [Finding(part="queue", ok=True, words="local: kept in the process that serves")]
+    try:
+        async with asyncio.timeout(PROBE_SECONDS):
+            told, faults, ahead_ms = await wiring.redis_room(config).examine(
+                config.queue.url, clock=wiring.clock
+            )
+    except (QueueError, TimeoutError) as error:
+        remedy = "see queue.url, and that Redis is up; meanwhile e-mails are accepted and wait in the store"
+        return [Finding(part="queue", ok=False, words=str(error) or "Redis does not answer", remedy=remedy)]
+    bound = f"{told.maxmemory >> 20} MiB" if told.maxmemory else "no bound"
+    words_ = f"{told.product} {told.version} at {told.server}: {told.used_memory >> 20} MiB used of {bound}"
+    found = [Finding(part="queue", ok=True, words=words_)]
+    found += [Finding(part=f"queue {one.name}", ok=False, words=one.words, remedy=one.remedy) for one in faults]
+    if abs(ahead_ms) > AHEAD_MS:
+        remedy = "compare the clocks of all hosts (NTP): leases and due times go by them"
+        words_ = f"the clock of Redis's host is {abs(ahead_ms) / 1_000:.0f} s {'ahead' if ahead_ms > 0 else 'behind'}"
+        found.append(Finding(part="clock", ok=False, words=words_, remedy=remedy))
+    return found
 
 
 async def _transports(config: Config) -> list[Finding]:

@@ -168,11 +168,13 @@ def queue_for(config: Config, *, emit: Emit | None = None, store: Store | None =
             window = min(config.queue.waiting_max, SHARED_WINDOW)
             return PartedQueue(mine=parted.mine, waiting_max=window, **order)
         return LocalQueue(waiting_max=config.queue.waiting_max, **order)
-    made: Queue = _redis(config).RedisQueue(config.queue.url, strict=config.queue.strict, emit=emit, **order)
+    made: Queue = redis_room(config).RedisQueue(
+        config.queue.url, strict=config.queue.strict, emit=emit, **order
+    )
     return made
 
 
-def _redis(config: Config) -> Any:
+def redis_room(config: Config) -> Any:
     """The room that meets the driver; a remedy where the extra was not installed."""
     try:
         import staffetta.queue.redis

@@ -28,7 +28,7 @@ from staffetta.queue.redis import wire
 from staffetta.queue.redis.address import Address, parse
 from staffetta.queue.redis.bell import Bell
 from staffetta.queue.redis.care import BLOCK_MS, Care
-from staffetta.queue.redis.checks import Gauge, Shortcoming, gauge, shortcomings
+from staffetta.queue.redis.checks import Gauge, Shortcoming, examine, gauge, shortcomings
 from staffetta.queue.redis.companies import Companies
 from staffetta.queue.redis.holding import Holding
 from staffetta.queue.redis.link import Link
@@ -52,7 +52,7 @@ HUNGRY_MAX = 100
 _SETTINGS = struct.Struct(">dddddd")
 _COMPANY = struct.Struct(">ddd")
 
-__all__ = ["Gauge", "RedisQueue", "Shortcoming"]
+__all__ = ["Gauge", "RedisQueue", "Shortcoming", "examine"]
 
 
 class RedisQueue:

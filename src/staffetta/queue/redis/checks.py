@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from staffetta.mail.message import Value
-from staffetta.queue.redis.server import ResponseError, Server
+from staffetta.errors import QueueError
+from staffetta.mail.message import Millis, Value
+from staffetta.queue.redis.address import parse
+from staffetta.queue.redis.server import AWAY, RedisError, ResponseError, Server, find
 
 OLDEST = (7, 0)
 
@@ -13,6 +16,8 @@ OLDEST = (7, 0)
 class Gauge(Value, frozen=True, kw_only=True):
     """What `INFO` tells."""
 
+    server: str
+    """Address of the one that holds the queue."""
     run_id: str
     version: str
     product: str
@@ -39,12 +44,13 @@ class Shortcoming(Value, frozen=True, kw_only=True):
 
 
 async def gauge(server: Server) -> Gauge:
-    return read(await server.ask("INFO"))
+    return read(await server.ask("INFO"), server.name)
 
 
-def read(text: bytes) -> Gauge:
+def read(text: bytes, server: str = "") -> Gauge:
     told = dict(line.split(":", 1) for line in text.decode().splitlines() if ":" in line)
     return Gauge(
+        server=server,
         run_id=told.get("run_id", ""),
         version=told.get("valkey_version") or told.get("redis_version", "0"),
         product="Valkey" if "valkey_version" in told else "Redis",
@@ -56,6 +62,25 @@ def read(text: bytes) -> Gauge:
         aof_enabled=told.get("aof_enabled") == "1",
         last_write_failed=told.get("aof_last_write_status", "ok") != "ok",
     )
+
+
+async def examine(url: str, *, clock: Callable[[], Millis]) -> tuple[Gauge, list[Shortcoming], Millis]:
+    """How the server behind a URL is, what is set wrongly there, and how far its clock is ahead of ours.
+
+    :raises QueueError: it cannot be asked.
+    """
+    address = parse(url)
+    try:
+        server = await find(address, client_name="staffetta-doctor")
+        try:
+            told = await gauge(server)
+            seconds, micros = await server.ask("TIME")
+            ahead = int(seconds) * 1_000 + int(micros) // 1_000 - clock()
+            return told, await shortcomings(server, told), ahead
+        finally:
+            await server.close()
+    except (*AWAY, RedisError) as error:
+        raise QueueError(f"Redis at {address} does not answer: {error or type(error).__name__}") from error
 
 
 async def shortcomings(server: Server, told: Gauge) -> list[Shortcoming]:
