@@ -8,14 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import django
 import pymysql
 import pytest
 import sqlalchemy
-from django.conf import settings as django_settings
 from sqlalchemy.orm import Session
 
 from doubles.databases import Server
+from doubles.framework import django_connection
 from doubles.office import office
 from staffetta import outbox
 from staffetta.errors import Conflict, PayloadError
@@ -93,23 +92,6 @@ def by_sqlalchemy_session(server: Server, database: str) -> Iterator[Any]:
             yield session
     finally:
         engine.dispose()
-
-
-def django_connection(server: Server, database: str) -> Any:
-    pymysql.version_info = (2, 2, 7, "final", 0)  # what Django asks of the driver that it knows
-    pymysql.install_as_MySQLdb()
-    if not django_settings.configured:
-        django_settings.configure(DATABASES={}, INSTALLED_APPS=[])
-        django.setup()
-    from django.db import connections
-
-    connections.settings = {
-        "default": {
-            **connections.configure_settings({"default": {"ENGINE": "django.db.backends.mysql"}})["default"],
-            "NAME": database, "HOST": "127.0.0.1", "PORT": server.port, "USER": "root",
-        }
-    }  # fmt: skip
-    return connections.create_connection("default")
 
 
 @contextmanager

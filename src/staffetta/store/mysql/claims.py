@@ -24,6 +24,8 @@ LOCK = f"""
     WHERE e.id IN ({{ids}}) AND e.status = 'READY' AND e.next_attempt_at <= {codes.NOW_MS} AND e.expires_at IS NOT NULL
     FOR UPDATE SKIP LOCKED
 """
+_LOCK_AGAIN = LOCK.replace(" SKIP LOCKED", "")
+"""What our own lost connection left locked must be waited for: to skip it would leave the e-mail lying."""
 # The same claim asked for again: its answer was lost on the way.
 _MINE = f"""
     SELECT STRAIGHT_JOIN {FACTS}, e.part, e.claimed_ms
@@ -44,10 +46,10 @@ CONTENT = f"""
 _NO_CONTENT: tuple[Any, ...] = (None, "", None, None, None)
 
 
-async def take(session: Session, taking: Mapping[int, Take]) -> dict[int, Claim]:
-    """The claims that were won, by the orders' places."""
+async def take(session: Session, taking: Mapping[int, Take], *, again: bool = False) -> dict[int, Claim]:
+    """The claims that were won, by the orders' places. `again`: an earlier run of this was broken off."""
     places = {order.id: place for place, order in taking.items()}
-    locked = await session.rows_of(LOCK, sorted(places))
+    locked = await session.rows_of(_LOCK_AGAIN if again else LOCK, sorted(places))
     rows = []
     held: list[tuple[Any, ...]] = []
     for facts in locked:

@@ -15,19 +15,19 @@ from staffetta.store.mysql.orders import Add, Mark, Move, Order, Take
 from staffetta.store.mysql.session import Session
 
 
-async def run(session: Session, orders: Sequence[Order], address: Address) -> list[Any]:
-    """One result for each order, in order."""
+async def run(session: Session, orders: Sequence[Order], address: Address, *, again: bool) -> list[Any]:
+    """One result for each order, in order. `again`: an earlier run of this was broken off."""
     results: list[Any] = [None] * len(orders)
     adds = {place: order for place, order in enumerate(orders) if isinstance(order, Add)}
     if adds:
         for place, result in zip(adds, await handin.add(session, list(adds.values()), address), strict=True):
             results[place] = result
     for round_ in _rounds(orders):
-        await _round(session, round_, results)
+        await _round(session, round_, results, again=again)
     return results
 
 
-async def _round(session: Session, round_: dict[int, Order], results: list[Any]) -> None:
+async def _round(session: Session, round_: dict[int, Order], results: list[Any], *, again: bool) -> None:
     """Orders that concern different e-mails, kind by kind."""
     moving = {place: order.move for place, order in round_.items() if isinstance(order, Move)}
     marking = {place: order for place, order in round_.items() if isinstance(order, Mark)}
@@ -39,7 +39,7 @@ async def _round(session: Session, round_: dict[int, Order], results: list[Any])
         for place, outcome in (await marks.make(session, marking)).items():
             results[place] = outcome
     if taking:
-        for place, claim in (await claims.take(session, taking)).items():
+        for place, claim in (await claims.take(session, taking, again=again)).items():
             results[place] = claim
 
 

@@ -5,6 +5,7 @@ takes them all. No linger and no timer. A lane is a task of the store's own: nob
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -91,8 +92,10 @@ class Lanes:
                 if isinstance(order, Add):
                     order.unsure = True
 
+        runs = itertools.count()
+
         async def work(session: Session) -> list[Any]:
-            return await group.run(session, orders, self._pool.address)
+            return await group.run(session, orders, self._pool.address, again=next(runs) > 0)
 
         return await self._pool.transaction(work, also=_came_at_once, unsure=unsure)
 

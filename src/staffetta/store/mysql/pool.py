@@ -5,6 +5,7 @@ a cancelled caller leaves nothing half read behind, and nobody is handed another
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -15,7 +16,7 @@ from staffetta.errors import StoreUnavailable
 from staffetta.store.insisting import insist
 from staffetta.store.mysql import faults
 from staffetta.store.mysql.address import Address
-from staffetta.store.mysql.session import Session, connect
+from staffetta.store.mysql.session import SILENT_SECONDS, Session, connect
 
 T = TypeVar("T")
 Work = Callable[[Session], Awaitable[T]]
@@ -130,7 +131,7 @@ class Pool:
         if not self._open:
             raise StoreUnavailable(f"{self.address}: the store is not open")
         async with self._room:
-            session = self._idle.pop() if self._idle else await self._connect()
+            session = await self._fresh() or await self._connect()
             try:
                 answer = await work(session)
             except BaseException as error:
@@ -140,10 +141,20 @@ class Pool:
             await self._put_back(session)
             return answer
 
+    async def _fresh(self) -> Session | None:
+        """One that was used lately: the server is about to let go of the others."""
+        while self._idle:
+            session = self._idle.pop()
+            if time.monotonic() - session.used_at < SILENT_SECONDS / 2:
+                return session
+            await session.close()
+        return None
+
     async def _put_back(self, session: Session) -> None:
         if session.broken or not self._open:
             await session.close()
         else:
+            session.used_at = time.monotonic()
             self._idle.append(session)
 
     async def _whole(self, session: Session, work: Work[T], unsure: Callable[[], None] | None) -> T:

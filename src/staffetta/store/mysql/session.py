@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,9 @@ from staffetta.store.mysql.address import Address
 CONNECT_SECONDS = 10
 LOCK_WAIT_SECONDS = 10
 """A row that somebody holds for longer than this is tried again."""
+SILENT_SECONDS = 30
+"""The server lets go of a connection that says nothing for so long, and of the rows it has locked: a process that is
+stopped in the middle of a transaction must not keep others from taking its e-mails back."""
 CACHED_STATEMENTS = 120
 ROWS_AT_ONCE = 64
 BYTES_AT_ONCE = 2 << 20
@@ -26,6 +30,7 @@ SETTLING = (
     "SET SESSION time_zone = '+00:00'",
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
     f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_SECONDS}",
+    f"SET SESSION wait_timeout = {SILENT_SECONDS}",
     "SET SESSION foreign_key_checks = 1",
     "SET SESSION unique_checks = 1",
     "SET SESSION sql_notes = 0",
@@ -41,6 +46,7 @@ class Session:
         self._connection = connection
         self._cursor = connection.cursor()
         self.broken = False
+        self.used_at = time.monotonic()
 
     async def rows(self, sql: str, *facts: object) -> list[tuple[Any, ...]]:
         await self._cursor.execute(sql, facts or None)
