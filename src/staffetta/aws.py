@@ -56,6 +56,8 @@ class Signer:
         self._profile = profile
         self._found: Any = Credentials(access_key, secret_key) if access_key is not None else None
         self._looking = asyncio.Lock()
+        self._in_vain: tuple[float, Refusal] | None = None
+        """When they were last looked for without finding any, and what was said then."""
         self._derived: tuple[tuple[str, str], bytes] = (("", ""), b"")
 
     def __repr__(self) -> str:
@@ -121,15 +123,24 @@ class Signer:
 
     async def _fetched(self) -> ReadOnlyCredentials:
         # Looking for them reads files and may ask the network: never in the loop, and one at a time.
+        asked_at = asyncio.get_running_loop().time()
         async with self._looking:
+            if self._in_vain is not None and self._in_vain[0] >= asked_at:
+                # Somebody looked while we waited: hundreds that look one after another would take minutes.
+                raise Refusal(self._in_vain[1].name, str(self._in_vain[1]))
             try:
-                if self._found is None:
-                    self._found = await asyncio.to_thread(Session(profile=self._profile).get_credentials)
-                if self._found is None:
-                    raise Refusal("NoCredentialsError", NONE_FOUND)
-                frozen: ReadOnlyCredentials = await asyncio.to_thread(self._found.get_frozen_credentials)
-            except (BotoCoreError, OSError, ValueError) as error:
-                raise Refusal(
-                    type(error).__name__, f"the AWS credentials could not be fetched: {error}"
-                ) from error
-            return frozen
+                return await self._look()
+            except Refusal as refusal:
+                self._in_vain = (asyncio.get_running_loop().time(), refusal)
+                raise
+
+    async def _look(self) -> ReadOnlyCredentials:
+        try:
+            if self._found is None:
+                self._found = await asyncio.to_thread(Session(profile=self._profile).get_credentials)
+            if self._found is None:
+                raise Refusal("NoCredentialsError", NONE_FOUND)
+            frozen: ReadOnlyCredentials = await asyncio.to_thread(self._found.get_frozen_credentials)
+        except (BotoCoreError, OSError, ValueError) as error:
+            raise Refusal(type(error).__name__, f"the AWS credentials could not be fetched: {error}") from error
+        return frozen

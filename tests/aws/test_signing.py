@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
-from botocore.credentials import Credentials
+from botocore.credentials import Credentials, ReadOnlyCredentials
 
 from staffetta.aws import Refusal, Signer
 
@@ -51,6 +52,29 @@ async def test_without_credentials_nothing_is_sent_and_the_remedy_is_named() -> 
     with pytest.raises(Refusal, match="AWS_ACCESS_KEY_ID") as refused:
         await signed(Signer(service="dynamodb", region="eu-south-1"))
     assert refused.value.name == "NoCredentialsError"
+
+
+async def test_hundreds_that_ask_at_once_look_once_and_all_hear_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A host without credentials asks the network for them, for a second or more each time."""
+    signer = Signer(service="ses", region="eu-west-1")
+    looks = 0
+    look = signer._look
+
+    async def counted() -> ReadOnlyCredentials:
+        nonlocal looks
+        looks += 1
+        return await look()
+
+    monkeypatch.setattr(signer, "_look", counted)
+    heard = await asyncio.gather(*(signed(signer) for _ in range(300)), return_exceptions=True)
+
+    assert [type(one) for one in heard] == [Refusal] * 300
+    assert looks == 1
+    with pytest.raises(Refusal):
+        await signed(signer)
+    assert looks == 2, "who asks later looks again: they may have been set meanwhile"
 
 
 async def test_a_profile_that_is_not_there_is_named() -> None:
