@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from staffetta.errors import StoreError
 from staffetta.store.mysql import address, faults, schema
+from staffetta.store.mysql.examination import Examination
 from staffetta.store.mysql.lanes import Lanes
 from staffetta.store.mysql.listings import Listings
 from staffetta.store.mysql.lives import Lives
@@ -24,7 +25,7 @@ from staffetta.store.mysql.upkeep import Upkeep
 from staffetta.store.mysql.visitors import Owners, Visitors
 
 
-class MysqlStore(Visitors, Lives, Upkeep, Reminders, Retirement, Steering, Listings, Moving):
+class MysqlStore(Examination, Visitors, Lives, Upkeep, Reminders, Retirement, Steering, Listings, Moving):
     """One database. A new one is made into a store by `migrate`, and so is one that has the seed's tables."""
 
     resolution_ms = 1
