@@ -202,6 +202,14 @@ def test_dead_letters_are_exported(home: House, page: Page) -> None:
     assert ids == {row["jobId"] for row in rows}
 
 
+def test_settings_tell_where_they_came_from_and_no_secret(home: House, page: Page) -> None:
+    page.goto(f"{home.url}/settings")
+    row = page.get_by_role("row").filter(has_text="transport.url")
+    expect(row).to_contain_text("smtp://user:***@127.0.0.1")
+    expect(row).to_contain_text("STAFFETTA_TRANSPORT")
+    assert "hidden-word" not in page.content()
+
+
 def test_figures_move_by_themselves_and_nothing_else_does(browser: Browser, tmp_path: Path) -> None:
     """With scripts: a new e-mail is counted without loading the page, and what one reads stays where it is."""
     with house(tmp_path) as quiet:

@@ -15,9 +15,10 @@ from yarl import URL
 
 from doubles.front import Front, Said, front_door
 from staffetta.errors import StoreUnavailable
-from staffetta.mail import keys
+from staffetta.mail import keys, verdict
 from staffetta.mail.keys import Role
 from staffetta.mail.lifecycle import Status
+from staffetta.mail.verdict import Table
 from staffetta.store.memory import MemoryStore
 from staffetta.web.dashboard import PAGES
 from staffetta.web.dashboard.door import local_path
@@ -528,6 +529,17 @@ async def test_a_look_at_the_head_is_the_page_without_its_body(visitor: Visitor)
     head, page = await visitor.ask("HEAD", "/emails"), await visitor.ask("GET", "/emails")
     assert (200, b"") == (head.status, head.body)
     assert head.headers["Content-Length"] == str(len(page.body))
+
+
+async def test_rules_that_changed_since_are_told_beside_the_decision(tmp_path: Path) -> None:
+    """An operator's own rule says otherwise today: the story keeps what was decided, and says so."""
+    own = '[[rule]]\nrule = "patient-550"\ncode = ["550"]\ncategory = "TRANSIENT"\naction = "RETRY"\nreach = "recipient"\n'
+    rules = Table.parse(verdict.packaged(), first=own)
+    async with front_door(tmp_path, rules=rules) as front:
+        failed = await front.stock.failed()
+        text = " ".join(words(await Visitor(front).ask("GET", f"/emails/{failed}")).split())
+    assert "By the rules in force today:" in text
+    assert "rule patient-550" in text
 
 
 async def test_pages_of_a_list_follow_by_cursor(front: Front, visitor: Visitor) -> None:

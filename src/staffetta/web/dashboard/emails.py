@@ -13,8 +13,9 @@ from staffetta.flow.operate import RETRYABLE
 from staffetta.mail import explain, preview, safe_html
 from staffetta.mail.attempt import code_of, words
 from staffetta.mail.lifecycle import FINISHED, IN_WORK, Status
-from staffetta.mail.message import Attempt, DeadLetter, Email, HistoryEntry, Value
+from staffetta.mail.message import Attempt, DeadLetter, Decision, Email, HistoryEntry, Value
 from staffetta.mail.preview import Preview
+from staffetta.mail.verdict import Table
 from staffetta.web.asked import Answer
 from staffetta.web.dashboard import render
 from staffetta.web.dashboard.visit import Visit, address
@@ -91,6 +92,8 @@ class Part(Value, frozen=True, kw_only=True):
     said: tuple[Said, ...]
     why: str
     """The decision with its rule."""
+    today: str
+    """What the rules in force now would say, where that differs."""
     next_at: int
     took_ms: int
     state: str
@@ -117,14 +120,15 @@ async def story(visit: Visit) -> Answer:
     )  # fmt: skip
     shown = await asyncio.to_thread(preview.read, message) if message is not None else None
     return render.page(
-        visit, "story.html", email=email, events=_timeline(history, attempts), letter=letter, preview=shown,
+        visit, "story.html", email=email, letter=letter, preview=shown,
+        events=_timeline(history, attempts, parts.rules),
         attempts=len({one.attempt for one in attempts}), may=_may(email, letter), ahead=_ahead(email, attempts),
         subject=shown.subject if shown is not None else "", done=visit.asked().get("did", ""),
         accepted=sum(one.state == "accepted" for one in email.recipients),
     )  # fmt: skip
 
 
-def _timeline(history: Sequence[HistoryEntry], attempts: Sequence[Attempt]) -> list[Event]:
+def _timeline(history: Sequence[HistoryEntry], attempts: Sequence[Attempt], rules: Table) -> list[Event]:
     """The history, each claim with what was tried under it."""
     by_number: dict[int, list[Attempt]] = {}
     for one in attempts:
@@ -135,7 +139,7 @@ def _timeline(history: Sequence[HistoryEntry], attempts: Sequence[Attempt]) -> l
         if entry.status is Status.PROCESSING:
             claims += 1
             parts = by_number.pop(claims, [])
-        shown = tuple(map(_part, parts))
+        shown = tuple(_part(one, rules) for one in parts)
         told |= {one.words for part in shown for one in part.said}
         events.append(
             Event(
@@ -150,7 +154,7 @@ def _timeline(history: Sequence[HistoryEntry], attempts: Sequence[Attempt]) -> l
     return events
 
 
-def _part(one: Attempt) -> Part:
+def _part(one: Attempt, rules: Table) -> Part:
     decision = one.decision
     said = tuple(
         Said(address=each.address, stage=each.reply.stage, words=words(each.reply) or code_of(each.reply),
@@ -167,11 +171,19 @@ def _part(one: Attempt) -> Part:
     return Part(
         attempt=one,
         said=said,
-        why=explain.tell(decision).removeprefix(f"{words(decision.reply)}: ") if decision is not None else "",
+        why=_why(decision) if decision is not None else "",
+        today=""
+        if decision is None or explain.same_decision(decision, table=rules)
+        else _why(explain.decide_again(decision, table=rules)),
         next_at=decision.next_at if decision is not None else 0,
         took_ms=one.closed_at - one.opened_at if one.closed_at else 0,
         state=state,
     )
+
+
+def _why(decision: Decision) -> str:
+    """The decision in words, without the reply's own, which stand above it."""
+    return explain.tell(decision).removeprefix(f"{words(decision.reply)}: ")
 
 
 class Ahead(Value, frozen=True, kw_only=True):
