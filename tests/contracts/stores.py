@@ -18,6 +18,7 @@ import pytest
 
 from doubles.databases import Server
 from doubles.dynamodb_local import DynamoDBLocal
+from doubles.kept import kept_store
 from staffetta.mail.message import Millis
 from staffetta.store.contract import Store
 from staffetta.store.dynamodb import DynamoStore
@@ -85,6 +86,13 @@ async def sqlite(_: pytest.FixtureRequest, folder: Path) -> AsyncIterator[Ground
 
 
 @asynccontextmanager
+async def keeper(_: pytest.FixtureRequest, folder: Path) -> AsyncIterator[Ground]:
+    """SQLite, as a sending process reaches it through the one that keeps it."""
+    path = folder / "staffetta.db"
+    yield Ground(store=lambda: kept_store(SqliteStore(path)), beside=lambda: SqliteStore(path, owner=False))
+
+
+@asynccontextmanager
 async def dynamodb(request: pytest.FixtureRequest, _: Path) -> AsyncIterator[Ground]:
     local: DynamoDBLocal = request.getfixturevalue("dynamodb_local")
     clock = HandClock()
@@ -119,7 +127,7 @@ async def mysql(request: pytest.FixtureRequest, _: Path) -> AsyncIterator[Ground
 # A backend that needs a server starts it in a session-scoped fixture of `tests/contracts/conftest.py`, asks for it by
 # `request.getfixturevalue(…)`, makes an empty database in it and drops that in the end.
 BACKENDS: dict[str, Backend] = {
-    "memory": memory, "sqlite": sqlite, "mariadb": mariadb, "mysql": mysql, "dynamodb": dynamodb,
+    "memory": memory, "sqlite": sqlite, "keeper": keeper, "mariadb": mariadb, "mysql": mysql, "dynamodb": dynamodb,
 }  # fmt: skip
 SERVICES: frozenset[str] = frozenset({"mariadb", "mysql", "dynamodb"})
 """Ids of the backends that need a real server: marked `service`."""

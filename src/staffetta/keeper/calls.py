@@ -15,7 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from staffetta import errors
-from staffetta.errors import StaffettaError
+from staffetta.errors import FieldProblem, PayloadError, StaffettaError
 from staffetta.mail.message import Claim, DeadLetter, Email, Value
 from staffetta.mail.operators import Page
 from staffetta.queue.contract import Queue
@@ -34,13 +34,18 @@ class Trouble(Value, frozen=True, kw_only=True, array_like=True):
 
     name: str
     text: str
+    problems: tuple[tuple[str, str], ...] = ()
+    """Where it names fields."""
 
     @classmethod
     def of(cls, error: BaseException) -> Trouble:
-        return cls(name=type(error).__name__, text=str(error))
+        problems = error.problems if isinstance(error, PayloadError) else ()
+        return cls(name=type(error).__name__, text=str(error), problems=tuple(problems))
 
     def error(self) -> Exception:
         known = getattr(errors, self.name, None)
+        if self.problems:
+            return PayloadError([FieldProblem(*one) for one in self.problems])
         if isinstance(known, type) and issubclass(known, StaffettaError):
             return known(self.text)
         if self.name == "ValueError":
@@ -68,6 +73,8 @@ class Call:
     pack: Callable[[Any], Any] | None
     """An answer as it travels; None: as it is."""
     unpack: Callable[[Any], Any] | None
+    each: bool
+    """It takes several, and each has its own result."""
 
     def make(self, owner: Any, arguments: Any) -> Any:
         """The call itself, on a real store or queue."""
@@ -100,6 +107,7 @@ def _call(kind: int, owner: Literal["store", "queue"], name: str, made: Any) -> 
         keywords=tuple(keywords), carries_claim=any(one[1] is Claim for one in fields),
         read_arguments=msgspec.msgpack.Decoder(arguments).decode,
         read_answer=msgspec.msgpack.Decoder(wire).decode, pack=pack, unpack=unpack,
+        each=pack is _pack_each,
     )  # fmt: skip
 
 

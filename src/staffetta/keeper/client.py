@@ -53,6 +53,9 @@ class Client:
         return await self._hello
 
     async def close(self) -> None:
+        """Whoever asked before has his answer first."""
+        while asked := [answer for answer, _ in self._waiting.values() if not answer.done()]:
+            await asyncio.wait(asked)
         if self._line is not None:
             self._line.close()
             await self.lost.wait()
@@ -158,6 +161,17 @@ def _method(client: Client, call: Call, first: Callable[[], None] | None = None)
             msgspec.structs.force_setattr(answer, "message", claim.message)
         return answer
 
+    async def for_each(self: Any, several: Sequence[Any], *args: Any, **named: Any) -> Any:
+        """A value that cannot even be said fails alone."""
+        try:
+            return await method(self, several, *args, **named)
+        except Unstorable as error:
+            if len(several) == 1 or named.get("keep") is not None:
+                return [error] * len(several)
+            return [(await for_each(self, [one], *args, **named))[0] for one in several]
+
+    if call.each:
+        return for_each
     return without_content if call.carries_claim else method
 
 

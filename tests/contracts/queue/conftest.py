@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from contracts.queues import NOW, Open
+from doubles.kept import kept_queue
 from doubles.redis import Cluster, RedisServer, running
 from doubles.stocked import Clock
 from staffetta.queue.contract import Queue
@@ -16,6 +17,7 @@ from staffetta.queue.redis import RedisQueue
 
 BACKENDS = [
     "local",
+    "keeper",
     *(pytest.param(name, marks=pytest.mark.service) for name in ("redis", "valkey", "cluster")),
 ]
 
@@ -61,6 +63,8 @@ class Opened:
         queue: Queue
         if self._server is None:
             queue = LocalQueue(**settings)
+            if self._backend == "keeper":
+                queue = kept_queue(queue)
         else:
             await self.close()
             self._empty()
