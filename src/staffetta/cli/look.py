@@ -16,6 +16,7 @@ from staffetta.cli.terminal import (
     json_option,
     print_json,
     run,
+    run_until_stopped,
     settings,
     table,
     until_cancelled,
@@ -60,7 +61,7 @@ def status_command(context: click.Context, /, watch: bool, as_json: bool) -> Non
 
             await (until_cancelled(once, 1.0) if watch else once())
 
-    run(show())
+    (run_until_stopped if watch else run)(show())
 
 
 def _print_status(status: dict[str, Any]) -> None:
@@ -217,4 +218,4 @@ def top_command(context: click.Context) -> None:
         async with tools_for(found) as tools:
             await live.watch(tools)
 
-    run(watch())
+    run_until_stopped(watch())

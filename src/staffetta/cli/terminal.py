@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
@@ -40,6 +41,12 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     import uvloop
 
     return uvloop.run(work)
+
+
+def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
+    """Run what only a person ends: Ctrl-C is its good end."""
+    with contextlib.suppress(KeyboardInterrupt):
+        run(work)
 
 
 def console() -> Console:
