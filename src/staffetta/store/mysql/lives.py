@@ -90,6 +90,8 @@ class Lives:
     # --- the other stages -------------------------------------------------------------------------
 
     async def claim_intake(self, *, tokens: Sequence[str], now: Millis) -> list[IntakeClaim]:
+        if not await self._pool.read(stages.any_accepted):
+            return []
         runs = itertools.count()
         return await self._pool.write(
             lambda session: stages.claim_intake(session, tokens, now, again=next(runs) > 0)
@@ -97,10 +99,16 @@ class Lives:
 
     async def claim_reports(self, *, tokens: Sequence[str], now: Millis) -> list[ReportClaim]:
         runs = itertools.count()
-        await self._pool.write(self._fix_ends)
+        if self._ends_are_due():
+            await self._pool.write(self._fix_ends)
+        if not await self._pool.read(stages.any_owed):
+            return []  # nearly always: nothing is begun for nothing
         return await self._pool.write(
             lambda session: stages.claim_reports(session, tokens, now, again=next(runs) > 0)
         )
+
+    def _ends_are_due(self) -> bool:
+        raise NotImplementedError
 
     async def _fix_ends(self, session: Session) -> None:
         raise NotImplementedError

@@ -28,6 +28,10 @@ OWED = """
     WHERE e.callback = 1 AND e.status IN ('SENT', 'FAILED')
     ORDER BY e.reached_ms, e.id LIMIT %s FOR UPDATE SKIP LOCKED
 """
+_ANY_ACCEPTED = "SELECT 1 FROM emails e FORCE INDEX (idx_status) WHERE e.status = 'ACCEPTED' LIMIT 1"
+_ANY_OWED = """
+    SELECT 1 FROM emails e FORCE INDEX (staffetta_owed) WHERE e.callback = 1 AND e.status IN ('SENT', 'FAILED') LIMIT 1
+"""
 _MINE = f"""
     SELECT STRAIGHT_JOIN e.id, e.token, e.company_id, {ACCEPTED_MS}, e.payload_file_path
     FROM emails e JOIN {codes.table("w", "id VARCHAR(100)")} ON e.token = w.id
@@ -62,6 +66,14 @@ _RELEASE = """
 _BIND = "REPLACE INTO staffetta_batches (email_id, batch, position, sequence)"
 _MEMBERS = "SELECT email_id FROM staffetta_batches WHERE batch = %s ORDER BY position"
 _CALLING = {"SENT": Status.CALLING_SENT_CALLBACK, "FAILED": Status.CALLING_FAILED_CALLBACK}
+
+
+async def any_accepted(session: Session) -> bool:
+    return await session.one(_ANY_ACCEPTED) is not None
+
+
+async def any_owed(session: Session) -> bool:
+    return await session.one(_ANY_OWED) is not None
 
 
 async def claim_intake(

@@ -14,7 +14,7 @@ from staffetta.store.mysql.pool import Pool
 from staffetta.store.mysql.session import Session
 
 IN_WORK = ("PROCESSING", "INTAKING", "CALLING-SENT-CALLBACK", "CALLING-FAILED-CALLBACK")
-LOOKED_AT = 20_000
+LOOKED_AT = 2_000
 """Unfinished e-mails that one look for expired ones goes through; the next look goes on from there."""
 
 _OURS = "e.our_version <=> e.version"

@@ -96,11 +96,15 @@ class Visitors:
         if not await self._pool.write(write):
             raise LockNotAcquired
 
+    def _ends_are_due(self) -> bool:
+        """Whether it is time to look for ends again that nobody here has made."""
+        return self._owners is not None and time.monotonic() >= self._look_at
+
     async def _fix_ends(self, session: Session) -> None:
         """Whether a callback is due is fixed on entering SENT or FAILED: for those whom another program brought there,
         when they are first seen, and only while they are young enough."""
         owners = self._owners
-        if owners is None or time.monotonic() < self._look_at:
+        if owners is None:
             return
         self._look_at = time.monotonic() + LOOK_SECONDS
         server = int(await session.one(codes.SERVER_MS)) // 1_000
