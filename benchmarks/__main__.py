@@ -31,6 +31,7 @@ FILES = (
     "verdict",
     "mysql",
     "dynamodb",
+    "redis",
 )
 
 
