@@ -89,7 +89,7 @@ if limiter then
     room = math.min(room, room_in(limiter))
 end
 while room > 0 do
-    local one = peek()
+    local one = pop()
     if not one then
         if given == 0 and ALONE == 1 then
             take_suspect()
@@ -98,6 +98,9 @@ while room > 0 do
     end
     if one.waiting == 0 then
         if one.more then
+            if not holds(one) then
+                push(one)
+            end
             break -- Owed: nobody is served past it, and `hungry` names it.
         end
         compete(one)

@@ -59,6 +59,24 @@ local function peek()
     return nil
 end
 
+-- The same, but taken off the order: its turn begins, or it is put back.
+local function pop()
+    if S.holder > 0 then
+        return peek()
+    end
+    while true do
+        local first = call('ZPOPMIN', P .. ':turns')[1]
+        if not first then
+            return nil
+        end
+        local one = company((sunpack('>I4', first, 7)))
+        if one then
+            one.placed = false
+            return one
+        end
+    end
+end
+
 local function begin_turn(one)
     unplace(one)
     S.turn = S.turn + 1
