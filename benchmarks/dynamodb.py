@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -94,7 +94,8 @@ async def journey(local: DynamoDBLocal) -> None:
         shown = [f"{figure:.2f} ({least[n]})" for n, figure in enumerate(figures[:3])]
         rows.append((call, *shown, f"{figures[3]:,.0f}", str(least[3])))
 
-    began = time.process_time()
+    began = os.times()
+    sent_at = began
     emails = [new(hands) for _ in range(EMAILS)]
     gate = asyncio.Semaphore(AT_ONCE)
 
@@ -113,20 +114,25 @@ async def journey(local: DynamoDBLocal) -> None:
     told("mark")
     await each([store.apply(post.delivered(claim, callback_due=True)) for claim in claims])  # type: ignore[arg-type]  # as above
     told("outcome")
+    sent_at = os.times()
     calling: list[ReportClaim] = []
     while len(calling) < EMAILS:
         calling += await store.claim_reports(tokens=post.tokens(100), now=post.now)
     told("report")
     await each([store.apply(post.move(one, Status.SENT_ACKNOWLEDGED, Cause.ACKNOWLEDGED)) for one in calling])
     told("acknowledge")
-    used = (time.process_time() - began) / EMAILS * 1_000
+    ended = os.times()
     total = [f"{sums[n]:.2f} ({least_sums[n]})" for n in range(3)]
     rows.append(
         ("all", *total, f"{sums[3]:,.0f}", f"least bytes: content thrice, {2 * len(MESSAGE) + len(PAYLOAD):,}")
     )
     header = ("call", "requests (least)", "items read (least)", "items written (least)", "bytes", "the least")
     parts.table(f"DynamoDB: one e-mail's journey, mean of {EMAILS}", header, rows)
-    print(f"client CPU for the whole journey: {used:.2f} ms an e-mail (wanted: at most 2)")
+    for name, until in (("to SENT", sent_at), ("to SENT-ACKNOWLEDGED", ended)):
+        own, kernel = (1_000 * (until[n] - began[n]) / EMAILS for n in (0, 1))
+        print(
+            f"client CPU {name}: {own:.2f} ms of its own and {kernel:.2f} ms in the kernel an e-mail (wanted: 2)"
+        )
     await store.close()
     await local.drop(place)
 

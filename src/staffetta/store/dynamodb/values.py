@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
@@ -33,18 +33,34 @@ _read_addresses = msgspec.msgpack.Decoder(tuple[str, ...]).decode
 
 def written(value: object) -> dict[str, Any]:
     """One value as DynamoDB's JSON has it; bytes become base64 when the request is encoded."""
+    kind = type(value)
+    if kind is str:
+        return {"S": value}
+    if kind is int:
+        assert isinstance(value, int), "by its type"
+        return _number(value)
+    if kind is bytes:
+        return {"B": value}
+    return _seldom(value)
+
+
+def _number(value: int) -> dict[str, Any]:
+    if not -(2**63) <= value < 2**63:
+        raise OverflowError("a number beyond 64 bits")
+    return {"N": str(value)}
+
+
+def _seldom(value: object) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return {"M": {name: written(one) for name, one in value.items()}}
     if isinstance(value, str):
         return {"S": str(value)}
     if isinstance(value, bool):
         return {"BOOL": value}
     if isinstance(value, int):
-        if not -(2**63) <= value < 2**63:
-            raise OverflowError("a number beyond 64 bits")
-        return {"N": str(value)}
-    if isinstance(value, bytes | bytearray | memoryview):
+        return _number(value)
+    if isinstance(value, bytearray | memoryview):
         return {"B": value}
-    if isinstance(value, Mapping):
-        return {"M": {name: written(one) for name, one in value.items()}}
     if isinstance(value, Sequence):
         return {"L": [written(one) for one in value]}
     raise TypeError(f"DynamoDB keeps no {type(value).__name__}")
@@ -53,17 +69,22 @@ def written(value: object) -> dict[str, Any]:
 def read(value: dict[str, Any]) -> Any:
     """One value of DynamoDB's JSON as ours."""
     ((kind, told),) = value.items()
-    if kind in ("S", "BOOL", "SS", "NULL"):
-        return None if kind == "NULL" else told
-    if kind == "N":
-        return int(told) if told.lstrip("-").isdigit() else int(float(told))
-    if kind == "B":
-        return base64.b64decode(told)
-    if kind == "M":
-        return {name: read(one) for name, one in told.items()}
-    if kind == "L":
-        return [read(one) for one in told]
-    return told
+    reader = _READERS.get(kind)
+    return told if reader is None else reader(told)
+
+
+def _whole(told: str) -> int:
+    return int(told) if told.lstrip("-").isdigit() else int(float(told))
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "N": _whole,
+    "M": lambda told: {name: read(one) for name, one in told.items()},
+    "B": base64.b64decode,
+    "L": lambda told: [read(one) for one in told],
+    "NULL": lambda _: None,
+}
+"""Texts, yes and no, and what we never write stand as they are."""
 
 
 def read_item(told: dict[str, Any]) -> Item:
