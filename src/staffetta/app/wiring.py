@@ -97,7 +97,7 @@ def _mysql(config: Config) -> Store:
 
 def _dynamodb(config: Config) -> Store:
     try:
-        from staffetta.store.dynamodb import DynamoStore, read
+        from staffetta.store.dynamodb import DynamoStore, Owners, read
     except ModuleNotFoundError as error:
         remedy = f"dynamodb:// needs the library {error.name}: pip install 'staffetta[dynamodb]'"
         raise SettingsError([FieldProblem("store.url", remedy)]) from error
@@ -110,7 +110,14 @@ def _dynamodb(config: Config) -> Store:
         place = read(config.store.url, table=config.store.table, life_ms=life_ms, shared=config.store.shared)
     except ValueError as error:
         raise SettingsError([FieldProblem("store.url", str(error))]) from error
-    return DynamoStore(place, parted_after_ms=_parted_after_ms(config), idle_seconds=DYNAMODB_IDLE_SECONDS)
+    rulebook = rulebook_for(config)
+    owners = Owners(
+        window_ms=config.callback.window_hours * 3_600_000,
+        waits=lambda company_id, options: rulebook.rules_for(company_id, options).callback_due,
+        clock=clock,
+    )
+    after_ms = _parted_after_ms(config)
+    return DynamoStore(place, parted_after_ms=after_ms, idle_seconds=DYNAMODB_IDLE_SECONDS, owners=owners)
 
 
 DYNAMODB_IDLE_SECONDS = 0.4

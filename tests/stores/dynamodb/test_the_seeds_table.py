@@ -15,10 +15,11 @@ from contracts.letters import DAY, Letters, email_id
 from contracts.stores import Ground, HandClock
 from doubles.dynamodb_local import DynamoDBLocal
 from doubles.seeds_table import SeedsProgram, make
-from staffetta.errors import StoreUnusable
+from staffetta.errors import LockNotAcquired, StoreUnusable
 from staffetta.mail.lifecycle import Cause, Status
+from staffetta.mail.message import Intaken, Millis, Options
 from staffetta.mail.operators import Filter
-from staffetta.store.dynamodb import DynamoStore, Place
+from staffetta.store.dynamodb import DynamoStore, Owners, Place
 from staffetta.store.dynamodb.values import Item, millis, moment
 from staffetta.store.dynamodb.work import Seeds
 
@@ -68,6 +69,14 @@ async def ground(dynamodb_local: DynamoDBLocal) -> AsyncIterator[Old]:
     yield Old(store, SeedsProgram(store.wire, place.table), Letters(store, here), place)
     await store.close()
     await dynamodb_local.drop(place)
+
+
+def known(now: Millis) -> Intaken:
+    """What has to be known of an e-mail before it can be sent."""
+    return Intaken(
+        sender="shop@example.com", recipients=("ada@example.com",), message=b"Subject: hi\r\n\r\nhi\r\n",
+        eml_file_path=None, due_at=now, expires_at=now + DAY, priority=5, options=Options(), company_id="acme",
+    )  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------ as it stands
@@ -182,6 +191,8 @@ async def test_an_older_record_without_a_counter_has_its_entries_counted_first(o
     await old.store.migrate()
     await old.store.open()
     post = old.post
+    (visitor,) = await old.store.visitors(limit=10)
+    await old.store.welcome(visitor, known(post.now))
 
     await old.store.apply(post.deferred(await post.claim(id)))
 
@@ -253,6 +264,54 @@ async def test_on_a_shared_table_what_they_bring_and_move_is_found(shared: Old) 
         await store.news(now=shared.post.now, limit=10)
         counts = await store.counts()
         assert (counts[Status.INTAKING], counts[Status.INVALID]) == (0, 1)
+    finally:
+        await store.close()
+
+
+async def test_what_they_made_ready_is_sent_only_once_it_is_known_how(shared: Old) -> None:
+    """Their rows have no envelope: it is found in the payload or in the message, and kept beside the row."""
+    store, post, id = shared.store, shared.post, email_id(5)
+    await shared.program.create(id, payload_path="5.json", at=OLD)
+    for source, target in (("ACCEPTED", "INTAKING"), ("INTAKING", "READY")):
+        assert await shared.program.move(id, source, target, at=OLD)
+    await store.migrate()
+    assert await post.try_claim(id) is None
+    assert await store.waiting_companies(now=post.now) == []
+
+    (visitor,) = await store.visitors(limit=10)
+    assert (visitor.id, visitor.payload_file_path) == (id, "5.json")
+    made = known(post.now)
+    before = await post.email(id)
+    await store.welcome(visitor, made)
+
+    with pytest.raises(LockNotAcquired):
+        await store.welcome(visitor, made)
+    assert await store.visitors(limit=10) == []
+    after = await post.email(id)
+    assert (before.status, before.updated_at) == (after.status, after.updated_at)
+    assert [job.id for job in await store.waiting("acme", now=post.now, limit=5)] == [id]
+    claim = await post.claim(id)
+    assert (claim.recipients, claim.message) == (made.recipients, made.message)
+    assert [one.id for one in (await store.emails(Filter(company_id="acme"), limit=5)).items] == [id]
+
+
+async def test_owners_hear_of_what_they_ended_while_it_is_young(shared: Old) -> None:
+    """Whether a callback is due is fixed when the outcome is first seen."""
+    owners = Owners(
+        window_ms=3 * DAY, waits=lambda company_id, _: company_id == "default", clock=lambda: shared.post.now
+    )
+    store = DynamoStore(shared.place, owners=owners)
+    await store.open()
+    try:
+        for number, at in ((1, OLD), (2, moment(shared.post.now - DAY))):
+            await shared.program.create(email_id(number), payload_path="x.json", at=at)
+            assert await shared.program.move(email_id(number), "ACCEPTED", "SENT", at=at)
+        await store.migrate()
+
+        claims = await store.claim_reports(tokens=["w1.1", "w1.2"], now=shared.post.now)
+
+        assert [claim.id for claim in claims] == [email_id(2)]
+        assert claims[0].sequence == 1
     finally:
         await store.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import signal
@@ -12,8 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from contracts.letters import email_id
 from doubles.dynamodb_local import DynamoDBLocal
+from doubles.seeds_table import SeedsProgram
 from doubles.shell import Program, Shell, program, sink
+from staffetta.store.dynamodb import DynamoStore, read
+from staffetta.store.dynamodb.values import moment
 
 pytestmark = [pytest.mark.service, pytest.mark.xdist_group("dynamodb workers")]
 
@@ -134,3 +139,36 @@ def test_a_paused_worker_sends_nothing_twice_when_it_wakes(shell: Shell) -> None
         if any(one["cause"] == "in-doubt" for one in shell("show", id, "--json").json["history"])
     ]
     assert len(doubled) <= len(doubts)
+
+
+def test_what_the_seeds_program_brings_is_sent_too(shell: Shell) -> None:
+    """It knows the table, its own statements and a folder of payload files, and nothing of us."""
+    payloads = shell.folder / "in"
+    payloads.mkdir()
+    ids = {"brought": email_id(1), "made ready": email_id(2)}
+    for name in ids:
+        told = {
+            "from": "a@example.com",
+            "to": f"{name.replace(' ', '.')}@example.com",
+            "subject": "s",
+            "body_text": "t",
+        }
+        (payloads / f"{name}.json").write_text(json.dumps(told))
+
+    async def bring() -> None:
+        store = DynamoStore(read(shell.environment["STAFFETTA_STORE"]))
+        at = moment(time.time_ns() // 1_000_000)
+        theirs = SeedsProgram(store.wire, store.place.table)
+        for name, id in ids.items():
+            await theirs.create(id, payload_path=str(payloads / f"{name}.json"), at=at)
+        assert await theirs.move(ids["made ready"], "ACCEPTED", "INTAKING", at=at)
+        assert await theirs.move(ids["made ready"], "INTAKING", "READY", at=at)
+        await store.close()
+
+    asyncio.run(bring())
+    shell.environment["STAFFETTA_STORE__SHARED"] = "true"
+    shell.environment["STAFFETTA_INTAKE__PAYLOAD_BASE_PATH"] = str(payloads)
+    with working(shell):
+        until(shell, "SENT", 2)
+
+    assert taken(shell) == Counter({"brought@example.com": 1, "made.ready@example.com": 1})

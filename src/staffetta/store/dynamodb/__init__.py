@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from staffetta.mail.message import Email, IntakeClaim, Job, Millis, ReportClaim
-from staffetta.store.contract import Advice
+from staffetta.store.contract import Advice, Visitor
 from staffetta.store.dynamodb import examination, schema
-from staffetta.store.dynamodb.adoption import Adoption
+from staffetta.store.dynamodb.adoption import Adoption, Owners
 from staffetta.store.dynamodb.answers import Answers
 from staffetta.store.dynamodb.beats import Beats
 from staffetta.store.dynamodb.counting import Counting
@@ -32,6 +32,7 @@ from staffetta.store.dynamodb.retirement import Retirement
 from staffetta.store.dynamodb.rows import Row
 from staffetta.store.dynamodb.stages import Stages
 from staffetta.store.dynamodb.steering import EngineTable, Steering
+from staffetta.store.dynamodb.visitors import Visitors
 from staffetta.store.dynamodb.wire import Traffic, Wire
 from staffetta.store.dynamodb.work import Seeds, Sparse, Work
 
@@ -43,7 +44,7 @@ LOOK_SECONDS = 0.5
 """How often a page of the table is looked through for what other programs did, where it is shared with some."""
 
 
-class DynamoStore(HandIn, Moves, Stages, Reminders, Retirement, Listings, Steering, Moving):
+class DynamoStore(HandIn, Moves, Stages, Visitors, Reminders, Retirement, Listings, Steering, Moving):
     """One table's e-mails. Many processes may have it open at once."""
 
     resolution_ms = 1
@@ -59,11 +60,13 @@ class DynamoStore(HandIn, Moves, Stages, Reminders, Retirement, Listings, Steeri
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         parted_after_ms: Millis | None = None,
         idle_seconds: float = 0.0,
+        owners: Owners | None = None,
     ) -> None:
         """`parted_after_ms`: every worker has a queue of its own, and one that is silent for so long has no part of
         the work any more; None: they share one queue.
-        `idle_seconds`: for so long nobody is asked again where there was nothing to do; what this process does
-        itself is known at once. `pause`: waits before a request is run again; tests give one that does not."""
+        `owners`: who is told of e-mails that other programs ended. `idle_seconds`: for so long nobody is asked again
+        where there was nothing to do; what this process does itself is known at once. `pause`: waits before a
+        request is run again; tests give one that does not."""
         self.place = place
         self.wire = Wire(place, pause=pause)
         self.ledger = Ledger(place, self.wire, Counting(place, self.wire))
@@ -73,7 +76,7 @@ class DynamoStore(HandIn, Moves, Stages, Reminders, Retirement, Listings, Steeri
         self.letters = Letters(place, self.wire)
         self.engine = EngineTable(place, self.wire)
         self.beats = Beats(monotonic)
-        self.adoption = Adoption(self.ledger)
+        self.adoption = Adoption(self.ledger, owners)
         self.living: dict[str, Row] = {}
         self.told: dict[str, Told] = {}
         self.turns: dict[str, Turn] = {}
@@ -156,6 +159,12 @@ class DynamoStore(HandIn, Moves, Stages, Reminders, Retirement, Listings, Steeri
         await self._look_at_others()
         return list(self._found("READY", await super().news(now=now, limit=limit)))
 
+    async def visitors(self, *, limit: int) -> list[Visitor]:
+        if self._rests("VISITOR"):
+            return []
+        await self._look_at_others()
+        return list(self._found("VISITOR", await super().visitors(limit=limit)))
+
     async def claim_intake(self, *, tokens: Sequence[str], now: Millis) -> list[IntakeClaim]:
         if self._rests("ACCEPTED"):
             return []
@@ -173,4 +182,4 @@ class DynamoStore(HandIn, Moves, Stages, Reminders, Retirement, Listings, Steeri
         return list(self._found("WORK", await super().expired(now=now, limit=limit)))
 
 
-__all__ = ["DynamoStore", "Place", "read"]
+__all__ = ["DynamoStore", "Owners", "Place", "read"]

@@ -6,18 +6,32 @@ Nothing of their life changes: no status, no `UpdatedAt`, no history.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
+from staffetta.mail import journal
+from staffetta.mail.message import Millis, Options, Value
 from staffetta.store.dynamodb import keys
 from staffetta.store.dynamodb.ledger import Ledger
 from staffetta.store.dynamodb.rows import Row
 from staffetta.store.dynamodb.wire import Refused
 
 
+class Owners(Value, frozen=True, kw_only=True):
+    """Whose outcomes are told, of e-mails that other programs ended."""
+
+    window_ms: Millis
+    """Older ones are not told any more."""
+    waits: Callable[[str, Options], bool]
+    """Whether an owner of this company waits to hear."""
+    clock: Callable[[], Millis]
+
+
 class Adoption:
     """Goes through the seed's index, a page at a time, round and round."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, owners: Owners | None = None) -> None:
         self._ledger = ledger
+        self._owners = owners
         self._behind: str | None = None
 
     async def look(self) -> int:
@@ -49,6 +63,7 @@ class Adoption:
         row = held.row
         before, row.ours = row.ours, row.status
         row.forget_claim()
+        self._fix_owner(row)
         for _ in range(2):
             parts = [("meta", self._ledger.update(row))]
             if before is None:
@@ -61,6 +76,15 @@ class Adoption:
             else:
                 return True
         return False
+
+    def _fix_owner(self, row: Row) -> None:
+        """Whether a callback is due is fixed on entering SENT or FAILED: here, when that is first seen."""
+        owners = self._owners
+        if owners is None or row.status not in journal.ENDS:
+            return
+        row.reached_at, row.sequence = row.updated_at, row.sequence + 1
+        young = row.updated_at > owners.clock() - owners.window_ms
+        row.callback_due = young and owners.waits(row.company_id, row.options)
 
 
 def _unlisted(row: Row, refused: Refused) -> bool:

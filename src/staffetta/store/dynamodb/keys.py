@@ -26,9 +26,10 @@ SEEN = "_SEEN"
 """Carries the keys of listings where no record of the beginning does: another program's e-mail."""
 
 SHARDS = 4
-KINDS = ("READY", "ACCEPTED", "WORK", "REPORT", "ENDED", "ERASED")
-Kind: TypeAlias = Literal["READY", "ACCEPTED", "WORK", "REPORT", "ENDED", "ERASED"]
-"""What is to be done next: send, take in, watch, tell the owner, erase the content, remove the record."""
+KINDS = ("READY", "ACCEPTED", "WORK", "REPORT", "ENDED", "ERASED", "VISITOR")
+Kind: TypeAlias = Literal["READY", "ACCEPTED", "WORK", "REPORT", "ENDED", "ERASED", "VISITOR"]
+"""What is to be done next: send, take in, watch, tell the owner, erase the content, remove the record; or find out
+how to send what another program made READY."""
 
 _LATEST = 10**15 - 1
 _INVERTED = str.maketrans("0123456789abcdef", "fedcba9876543210")

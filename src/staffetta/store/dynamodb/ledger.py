@@ -26,7 +26,7 @@ _ATTRIBUTES = frozenset(
     {
         "Latest", "UpdatedAt", "Reason", "CompanyId", "CreatedAt", "DueAt", "ExpiresAt", "Moves", "Ours", "Entered",
         "EmlFilePath", "PayloadFilePath", "Priority", "Attempts", "Opened", "Doubts", "Crashes", "AloneCrashes",
-        "Outcomes", "ReachedAt", "CallbackDue", "CallbackExhausted", "Claim", "TTL",
+        "Outcomes", "Recipients", "Composed", "ReachedAt", "CallbackDue", "CallbackExhausted", "Claim", "TTL",
     }
 )  # fmt: skip
 _ROOT = frozenset(

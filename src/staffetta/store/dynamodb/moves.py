@@ -11,7 +11,7 @@ import msgspec
 from staffetta.errors import LockNotAcquired, StoreUnavailable
 from staffetta.mail import journal
 from staffetta.mail.lifecycle import IN_WORK, Cause, Status
-from staffetta.mail.message import Attempt, Claim, Job, Millis, RecipientState, Transition
+from staffetta.mail.message import Attempt, Claim, Intaken, Job, Millis, RecipientState, Transition
 from staffetta.store.dynamodb import keys, values
 from staffetta.store.dynamodb.ledger import Ledger, Part, Stale
 from staffetta.store.dynamodb.letters import Letters
@@ -53,7 +53,7 @@ class Moves:
         if row.status is Status.PROCESSING and row.token == token and row.part and not row.marked_at:
             self._remember(row)  # the same claim asked for again: its answer was lost on the way
             return row.claim(message, await self.ledger.late(row))
-        if row.status is not Status.READY or row.due_at > now:
+        if row.status is not Status.READY or row.due_at > now or not row.composed:
             return None
         late = await self.ledger.late(row)
         entry = self.ledger.enter(row, Status.PROCESSING, Cause.CLAIMED, at=now, token=token)
@@ -219,7 +219,9 @@ class Moves:
             if attempt is not None:
                 parts.append(("attempt", self.ledger.insert_attempt(row, attempt)))
             if move.intaken is not None:
-                parts += self._taken_in(row, move)
+                parts += taken_in(self.ledger, row, move.intaken)
+                if move.intaken.company_id is not None:
+                    parts.append(("listed", self.ledger.listed(row)))
             return [*parts, *(("letter", one) for one in letters)]
 
         await self.ledger.move(row, entry, build, token=move.token or "")
@@ -247,27 +249,6 @@ class Moves:
         if move.cause is Cause.RETRIED:
             return self.letters.bury(msgspec.structs.replace(old, retrying_since=move.at), old, row.ttl)
         return []
-
-    def _taken_in(self, row: Row, move: Transition) -> list[Part]:
-        """What intake made of a payload: the message, and a record for each recipient, by which it is found."""
-        made, ledger = move.intaken, self.ledger
-        assert made is not None, "asked for by the caller"
-        parts: list[Part] = [("recipient", recipient_record(ledger, row, address)) for address in _once(row)]
-        if made.message is not None:
-            if row.has_content:
-                lived = () if row.ttl is None else (row.ttl,)
-                changes = "Message=?, TTL=?" if lived else "Message=?"
-                text = f"UPDATE {ledger.table} SET {changes} WHERE Id=? AND Status='{keys.CONTENT}'"
-                parts.append(("content", (text, (made.message, *lived, row.id))))
-            else:
-                told = {"Message": made.message}
-                parts.append(("content", ledger.insert(row, keys.CONTENT, told)))
-        if made.eml_file_path:
-            parts.append(("file", file_record(ledger, row, made.eml_file_path)))
-        if made.company_id is not None:
-            text = f"UPDATE {ledger.table} SET Company=? WHERE Id=? AND Status='{Status.ACCEPTED}'"
-            parts.append(("company", (text, (keys.listing(made.company_id, row.id), row.id))))
-        return parts
 
     async def _lengthened(self, row: Row, move: Transition) -> list[Part]:
         """A move that lengthens an e-mail's life sets its TTL on all of its records."""
@@ -331,6 +312,30 @@ class Moves:
 # ------------------------------------------------------------------------------------------------ beneath
 
 
+def take_in(row: Row, made: Intaken) -> None:
+    """What intake made of a payload becomes the e-mail's."""
+    row.sender, row.envelope, row.options = made.sender, made.recipients, made.options
+    row.eml_file_path, row.composed = made.eml_file_path, True
+    row.due_at, row.expires_at, row.priority = made.due_at, made.expires_at, made.priority
+    row.company_id = made.company_id or row.company_id
+
+
+def taken_in(ledger: Ledger, row: Row, made: Intaken) -> list[Part]:
+    """The records that go with it: the message, one for each recipient, by which it is found, and its file's."""
+    parts: list[Part] = [("recipient", recipient_record(ledger, row, address)) for address in _once(row)]
+    if made.message is not None:
+        if row.has_content:
+            lived = () if row.ttl is None else (row.ttl,)
+            changes = "Message=?, TTL=?" if lived else "Message=?"
+            text = f"UPDATE {ledger.table} SET {changes} WHERE Id=? AND Status='{keys.CONTENT}'"
+            parts.append(("content", (text, (made.message, *lived, row.id))))
+        else:
+            parts.append(("content", ledger.insert(row, keys.CONTENT, {"Message": made.message})))
+    if made.eml_file_path:
+        parts.append(("file", file_record(ledger, row, made.eml_file_path)))
+    return parts
+
+
 def recipient_record(ledger: Ledger, row: Row, address: str) -> Statement:
     """By it the e-mail is found when somebody asks for this address."""
     told = {"Listed": keys.recipient_listing(address), "ListedAt": keys.listed_at(row.created_at, row.id)}
@@ -379,11 +384,7 @@ def _change(row: Row, move: Transition, closed: Attempt | None) -> None:
         heard = keys.attempt_item(move.believed.attempt, move.believed.part)
         row.late = tuple(item for item in row.late if item != heard)
     if move.intaken is not None:
-        made = move.intaken
-        row.sender, row.envelope, row.options = made.sender, made.recipients, made.options
-        row.eml_file_path = made.eml_file_path
-        row.due_at, row.expires_at, row.priority = made.due_at, made.expires_at, made.priority
-        row.company_id = made.company_id or row.company_id
+        take_in(row, move.intaken)
     if move.cause in (Cause.RETRIED, Cause.RESOLVED):
         row.callback_exhausted = False
     if move.cause is Cause.ACKNOWLEDGED:

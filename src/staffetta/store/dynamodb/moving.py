@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from staffetta.mail.lifecycle import Status
 from staffetta.store.contract import Unlisted, Whole
 from staffetta.store.dynamodb import keys, values
 from staffetta.store.dynamodb.handin import CONTENT_MAX_BYTES
@@ -132,7 +133,8 @@ def row_of(whole: Whole) -> Row:
         payload_file_path=email.payload_file_path, ours=email.status, entered=entered, sender=email.sender,
         envelope=tuple(one.address for one in email.recipients), settled=settled,
         left=waiting if settled and waiting else None, options=email.options,
-        fingerprint=whole.unlisted.fingerprint, part=held.part if held else 0,
+        fingerprint=whole.unlisted.fingerprint, composed=email.status is Status.READY or bool(email.recipients),
+        part=held.part if held else 0,
         opened_at=held.opened_at if held else 0, marked_at=held.committed_at if held else 0,
         marked_by=held.transport if held else "",
         late=tuple(keys.attempt_item(one.attempt, one.part) for one in whole.unlisted.late),

@@ -70,6 +70,8 @@ class Row:
     left: tuple[str, ...] | None = None
     options: Options = NO_OPTIONS
     fingerprint: str = ""
+    composed: bool = False
+    """It is known how to send it: of what another program made READY it is not, until somebody has looked."""
     part: int = 0
     """Of the attempt that the claim holds open; 0: none is open."""
     opened_at: Millis = 0
@@ -104,7 +106,7 @@ class Row:
             expires_at=new.expires_at, priority=new.priority, moves=len(new.history), sender=new.sender,
             envelope=new.recipients, options=new.options, fingerprint=new.fingerprint,
             eml_file_path=new.eml_file_path, payload_file_path=new.payload_file_path, entered=entered,
-            ours=new.status,
+            ours=new.status, composed=new.status is Status.READY or bool(new.recipients),
         )  # fmt: skip
 
     @classmethod
@@ -132,6 +134,7 @@ class Row:
             part=item.get("OpenPart", 0), opened_at=item.get("OpenedAt", 0), marked_at=item.get("MarkedAt", 0),
             marked_by=item.get("MarkedBy", ""), alone=item.get("SentAlone", False),
             late=tuple(item.get("LateReplies") or ()), batch=item.get("ToldWith"),
+            composed=bool(told.get("Recipients") or told.get("Composed")),
             erased=item.get("Erased", False), ttl=_ttl(item, told), kept=(dict(told), dict(item)),
         )  # fmt: skip
         if row.status is not row.ours and row.ours is not None:
@@ -153,6 +156,10 @@ class Row:
             "Ours": str(self.ours or self.status), "Entered": dict(self.entered or {}),
             "EmlFilePath": self.eml_file_path or "", "PayloadFilePath": self.payload_file_path or "",
         }  # fmt: skip
+        if self.envelope:
+            told["Recipients"] = len(self.envelope)
+        elif self.composed:
+            told["Composed"] = True
         if self.priority != 5:
             told["Priority"] = self.priority
         sparse: Item = {
@@ -200,7 +207,7 @@ class Row:
     @property
     def kind(self) -> Kind | None:
         if self.status is Status.READY:
-            return "READY"
+            return "READY" if self.composed else "VISITOR"
         if self.status is Status.ACCEPTED:
             return "ACCEPTED"
         if self.over:

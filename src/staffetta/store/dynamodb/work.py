@@ -197,7 +197,7 @@ class Seeds:
         return [row for row in map(Row.read, page) if row.status is status], token
 
     async def _ready(self) -> list[Row]:
-        return await self.rows(Status.READY, limit=None)
+        return await self.rows(Status.READY, limit=None, wanted=lambda row: row.composed)
 
     async def companies(self, *, now: Millis) -> list[str]:
         return sorted({row.company_id for row in await self._ready() if row.due_at <= now})
@@ -217,7 +217,7 @@ class Seeds:
 
     async def due(self, *, after: Millis, now: Millis, limit: int, mine: Mine) -> list[Entry]:
         def wanted(row: Row) -> bool:
-            return after < row.due_at <= now and mine.part.has(row.id)
+            return after < row.due_at <= now and row.composed and mine.part.has(row.id)
 
         rows = await self.rows(Status.READY, limit=limit, wanted=wanted)
         return [row.entry("READY") for row in rows]
@@ -258,6 +258,7 @@ _STATUSES: dict[Kind, Iterable[Status]] = {
     "ENDED": sorted((*journal.ENDS, *journal.CALLING, Status.INVALID, Status.SENT_ACKNOWLEDGED,
                      Status.FAILED_ACKNOWLEDGED)),
     "ERASED": (),
+    "VISITOR": (Status.READY,),
 }  # fmt: skip
 """Where the e-mails of a kind stand. The index does not tell which have lost their content already."""
 
