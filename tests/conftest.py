@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from doubles.databases import mariadb_server, mysql_server
 from doubles.dynamodb_local import DynamoDBLocal
 from doubles.dynamodb_local import dynamodb_local as started
 
@@ -14,3 +15,6 @@ from doubles.dynamodb_local import dynamodb_local as started
 def dynamodb_local() -> Iterator[DynamoDBLocal]:
     with started() as local:
         yield local
+
+
+__all__ = ["dynamodb_local", "mariadb_server", "mysql_server"]

@@ -124,7 +124,7 @@ async def mysql(request: pytest.FixtureRequest, _: Path) -> AsyncIterator[Ground
     yield _shared(request.getfixturevalue("mysql_server"))
 
 
-# A backend that needs a server starts it in a session-scoped fixture of `tests/contracts/conftest.py`, asks for it by
+# A backend that needs a server starts it in a session-scoped fixture of `tests/conftest.py`, asks for it by
 # `request.getfixturevalue(…)`, makes an empty database in it and drops that in the end.
 BACKENDS: dict[str, Backend] = {
     "memory": memory, "sqlite": sqlite, "keeper": keeper, "mariadb": mariadb, "mysql": mysql, "dynamodb": dynamodb,
