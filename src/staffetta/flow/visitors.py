@@ -30,7 +30,7 @@ PAGE = 50
 AGAIN_MS = 2_000
 """One whose disk failed is looked at again after this."""
 NO_ENVELOPE = ""
-"""The sender of an e-mail that nobody can send: whoever carries it refuses it with what was kept as its company."""
+"""The sender of an e-mail that nobody can send: whoever carries it refuses it in words."""
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)

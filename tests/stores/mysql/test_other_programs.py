@@ -118,6 +118,38 @@ async def test_a_ready_row_without_a_payload_takes_it_from_the_headers_and_hides
         assert b"d@example.org" not in content.message
 
 
+async def test_a_large_message_is_copied_to_our_own_spool(url: str, seedling: Seedling, tmp_path: Path) -> None:
+    """What the other program does with its file afterwards changes nothing of what we send."""
+    (tmp_path / "payloads").mkdir()
+    text = message("a@example.org") + b"x" * 70 * 5_000 + b"\n"
+    (tmp_path / "payloads" / "one.eml").write_bytes(text.replace(b"x" * 70, b"x" * 70 + b"\n"))
+    seedling.hand_in(id_of(1), "")
+    seedling.compose(id_of(1), str(tmp_path / "payloads" / "one.eml"))
+    async with office(url, tmp_path) as ours:
+        await ours.until(id_of(1), S.SENT)
+        assert ours.recipients() == ["a@example.org"]
+        assert ours.taken()[0]["size"] > 350_000
+    assert str(tmp_path / "spool") in (seedling.row(id_of(1)).eml_file_path or "")
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [({"send_at": "2030-01-01T00:00:00Z"}, "send_at"), ({"cc": ["b@example.org"]}, "to"), ({"bcc": ["b@example.org"]}, "bcc")],
+)  # fmt: skip
+async def test_what_the_other_program_could_not_honour_is_refused_on_a_shared_store(
+    url: str, tmp_path: Path, more: dict[str, Any], field: str
+) -> None:
+    async with office(url, tmp_path, shared=True) as ours:
+        with pytest.raises(errors.PayloadError) as told:
+            await ours.send(**more)
+        assert field in {problem.field for problem in told.value.problems}
+        sent = await ours.send()
+        email = await ours.running.store.get(sent)
+        assert email is not None
+        assert email.eml_file_path is not None
+        assert email.payload_file_path is not None
+
+
 async def test_a_ready_row_that_nobody_can_send_is_refused_in_words(
     url: str, seedling: Seedling, tmp_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ WOKEN = f"""
 """
 _WELCOME = f"""
     UPDATE emails SET company_id = COALESCE(%s, company_id), priority = %s, next_attempt_at = %s, expires_at = %s,
+                      eml_file_path = COALESCE(%s, eml_file_path),
                       wakes_at = IF(%s > {codes.NOW_MS}, %s, NULL), accepted_ms = COALESCE(accepted_ms, {codes.NOW_MS})
     WHERE id = %s AND status = 'READY' AND version = %s AND expires_at IS NULL
 """
@@ -87,7 +88,16 @@ class Visitors:
 
     async def welcome(self, visitor: Visitor, made: Intaken) -> None:
         async def write(session: Session) -> bool:
-            facts = (made.company_id, made.priority, made.due_at, made.expires_at, made.due_at, made.due_at)
+            due_at = made.due_at
+            facts = (
+                made.company_id,
+                made.priority,
+                due_at,
+                made.expires_at,
+                made.eml_file_path,
+                due_at,
+                due_at,
+            )
             if not await session.run(_WELCOME, *facts, visitor.id, visitor.version):
                 return False
             await handin.keep_composed(session, visitor.id, made)
