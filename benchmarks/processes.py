@@ -1,6 +1,6 @@
-"""What do several sending processes cost? READY to SENT as in `drain.py`, by one process and by a keeper with two.
+"""What do several sending processes cost? READY to SENT as in `drain.py`, by one process and by two.
 
-The keeper alone owns the file; the others ask it over a socket. CPU is that of all processes together, after they
+The first alone owns the file; the other asks it over a socket. CPU is that of all processes together, after they
 have begun. On a machine with two cores they are not faster: what counts here is what the asking costs.
 """
 
@@ -33,7 +33,7 @@ def measure(count: int = 20_000, pairs: int = 5) -> None:
     ]  # fmt: skip
     parts.table(
         f"Drain of {count:,} e-mails of 2 KiB by several processes ({pairs} interleaved pairs, medians)",
-        ("command", "e-mails/s", "engine and store µs CPU", "of it sending processes", "bytes written",
+        ("command", "e-mails/s", "engine and store µs CPU", "of it the second process", "bytes written",
          "against one", "processes that write the file"),
         rows,
     )  # fmt: skip

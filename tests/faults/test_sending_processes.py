@@ -31,7 +31,7 @@ def test_sending_processes_killed_under_load_lose_and_double_nothing(tmp_path: P
     seed, chance = chance_of()
     with Ordeal(tmp_path, seed=seed, STAFFETTA_WORKER__DEAD_AFTER="1h") as ordeal:
         with ordeal.calling(PER_SECOND):
-            ordeal.start("--processes", "2")
+            ordeal.start("--processes", "3")
             for number in range(1, 6):
                 time.sleep(chance.uniform(0.0, 0.6))
                 os.kill(chance.choice(ordeal.helpers), signal.SIGKILL)
@@ -43,7 +43,7 @@ def test_sending_processes_killed_under_load_lose_and_double_nothing(tmp_path: P
 
 def test_nobody_but_the_keeper_writes_the_file(tmp_path: Path) -> None:
     with Ordeal(tmp_path, seed=1) as ordeal, ordeal.calling(PER_SECOND):
-        ordeal.start("--processes", "2")
+        ordeal.start("--processes", "3")
         ordeal.until_done_with(300)
         helpers = ordeal.helpers
         assert 2 == len(helpers)
@@ -55,7 +55,7 @@ def test_one_that_hangs_is_killed_before_others_take_over_its_emails(tmp_path: P
     """Stopped past its heartbeat, it could wake and send: so it must not be able to wake."""
     with Ordeal(tmp_path, seed=2, STAFFETTA_WORKER__DEAD_AFTER="2s") as ordeal:
         with ordeal.calling(PER_SECOND):
-            ordeal.start("--processes", "2")
+            ordeal.start("--processes", "3")
             ordeal.until_done_with(200)
             (hanging, _) = ordeal.helpers
             os.kill(hanging, signal.SIGSTOP)
@@ -68,7 +68,7 @@ def test_a_keeper_that_stood_still_kills_nobody_when_it_wakes(tmp_path: Path) ->
     """It heard of nobody for a while, because it listened to nobody."""
     with Ordeal(tmp_path, seed=3, STAFFETTA_WORKER__DEAD_AFTER="1s") as ordeal:
         with ordeal.calling(PER_SECOND):
-            ordeal.start("--processes", "2")
+            ordeal.start("--processes", "3")
             ordeal.until_done_with(200)
             before = ordeal.helpers
             ordeal.process.send_signal(signal.SIGSTOP)
@@ -84,7 +84,7 @@ def test_an_orderly_stop_under_load_leaves_nothing_in_work(tmp_path: Path) -> No
     """And so does the stop of a single one, in whose place another is started."""
     with Ordeal(tmp_path, seed=4) as ordeal:
         with ordeal.calling(PER_SECOND):
-            ordeal.start("--processes", "2")
+            ordeal.start("--processes", "3")
             ordeal.until_done_with(200)
             os.kill(ordeal.helpers[0], signal.SIGTERM)
             ordeal.until_said("a sending process ended")
@@ -100,7 +100,7 @@ def test_an_orderly_stop_under_load_leaves_nothing_in_work(tmp_path: Path) -> No
 def test_what_all_of_them_counted_adds_up(tmp_path: Path) -> None:
     """Also what one counted that has ended since: a counter that falls is a counter nobody believes."""
     with Ordeal(tmp_path, seed=5) as ordeal:
-        ordeal.start("--processes", "2")
+        ordeal.start("--processes", "3")
         ordeal.call(300)
         ordeal.until_done()
         sent = ordeal.counts()[Status.SENT_ACKNOWLEDGED]

@@ -1,6 +1,6 @@
-"""Several sending processes under one keeper, which alone owns store and queue.
+"""Several sending processes, of which the first keeps store and queue for all.
 
-    keeper (this process)   store, queue, API, every stage but the sending
+    keeper (this process)   store, queue, API, every stage; it sends too
       ├── sending process   riders, transports        each asks the keeper over a socket of its own,
       └── sending process   riders, transports        by the contracts of store and queue
 
@@ -48,19 +48,19 @@ FAILPOINT = "STAFFETTA_FAILPOINT"
 
 @contextlib.asynccontextmanager
 async def keeping(config: Config, *, stages: Collection[str], listeners: Listeners) -> AsyncIterator[Engine]:
-    """The engine of a keeper, with `worker.processes` processes that send for it."""
-    wiring.transports_for(config)  # what is wrong with them is told here, once, and not by each process
+    """The engine of a keeper, and the processes that send beside it: `worker.processes` with it."""
     async with contextlib.AsyncExitStack() as stack:
         store = await stack.enter_async_context(wiring.opened_store(config, owner=True))
         queue = wiring.queue_for(config, emit=listeners, store=store)
         await queue.open()
         stack.push_async_callback(queue.close)
         sharing = Sharing(queue)
-        crew = Crew(config, sharing, listeners)
+        share = share_of(config)
+        crew = Crew(share, sharing, listeners)
         running = await stack.enter_async_context(
             engine(
-                config,
-                stages=frozenset(stages) - {"deliver"},
+                share,
+                stages=stages,
                 listeners=listeners,
                 store=store,
                 queue=sharing.view(),
@@ -108,7 +108,7 @@ class Crew:
     async def start(self, keeper: Engine) -> None:
         """Until all of them send. :raises StaffettaError: one ended before it had begun."""
         self._keeper = keeper
-        begun = [asyncio.get_running_loop().create_future() for _ in range(self._config.worker.processes)]
+        begun = [asyncio.get_running_loop().create_future() for _ in range(self._config.worker.processes - 1)]
         for number, future in enumerate(begun):
             self._slots.append(asyncio.create_task(self._keep(number, future), name=f"sending {number}"))
         for ended in await asyncio.gather(*begun, return_exceptions=True):
@@ -181,7 +181,7 @@ class Crew:
         with ours, theirs:
             await life.begin(theirs, self._environment())
             theirs.close()
-            hello = hello_of(self._engine.store, settings=settings_for_one(self._config))
+            hello = hello_of(self._engine.store, settings=msgspec.msgpack.encode(self._config))
             await life.service.connect(ours.dup(), hello)
             watch = asyncio.create_task(self._watch(life))
             if self._stopping.is_set():
@@ -235,19 +235,17 @@ def _hear(kind: int, begun: asyncio.Future[None]) -> None:
         begun.set_result(None)
 
 
-def settings_for_one(config: Config) -> bytes:
-    """What all processes share of a transport's limits is parted among them."""
+def share_of(config: Config) -> Config:
+    """One process's settings: what all share of a transport's limits is parted among them."""
     count, told = config.worker.processes, config.transport
     rate = told.messages_per_second
-    return msgspec.msgpack.encode(
-        msgspec.structs.replace(
-            config,
-            transport=msgspec.structs.replace(
-                told,
-                connections=max(1, told.connections // count),
-                messages_per_second=None if rate is None else rate / count,
-            ),
-        )
+    return msgspec.structs.replace(
+        config,
+        transport=msgspec.structs.replace(
+            told,
+            connections=max(1, told.connections // count),
+            messages_per_second=None if rate is None else rate / count,
+        ),
     )
 
 

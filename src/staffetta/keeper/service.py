@@ -36,6 +36,7 @@ class Service:
         self._hear_word = hear
         self._leaving = leaving
         self._unusable = unusable
+        self._loop = asyncio.get_running_loop()
         self._line: Line | None = None
         self._store_tasks: set[asyncio.Task[None]] = set()
         self._queue_tasks: set[asyncio.Task[None]] = set()
@@ -77,7 +78,7 @@ class Service:
         if call.name == "heartbeat":
             self.beats += 1
             self.workers.add(arguments.worker.id)
-        task = asyncio.create_task(self._answer(call, number, arguments))
+        task = self._loop.create_task(self._answer(call, number, arguments))
         tasks = self._store_tasks if call.owner == "store" else self._queue_tasks
         tasks.add(task)
         task.add_done_callback(tasks.discard)
