@@ -180,3 +180,17 @@ async def test_suspects_go_alone_in_their_worker_while_others_work_on(another: O
     await busy.offer(jobs(range(2, 4)))
     assert await take(lonely) == []
     assert numbers(await take(busy)) == [2, 3]
+
+
+async def test_what_a_worker_was_given_while_it_was_leaving_goes_to_another_at_once(another: Open) -> None:
+    """An orderly stop cancels the question; its answer must not lie leased to nobody until the lease ends."""
+    leaving, staying = await another(), await another()
+    await staying.offer(jobs(range(1, 6)))
+    asking = asyncio.create_task(take(leaving))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await leaving.close()
+    assert numbers(await take(staying)) == [1, 2, 3, 4, 5]

@@ -11,6 +11,7 @@ import contextlib
 import struct
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from staffetta.errors import FieldProblem, QueueError, SettingsError
 from staffetta.mail.events import Emit, Troubled
@@ -27,7 +28,7 @@ from staffetta.queue.contract import CompanyFigures, Depth, Health
 from staffetta.queue.redis import wire
 from staffetta.queue.redis.address import Address, parse
 from staffetta.queue.redis.bell import Bell
-from staffetta.queue.redis.care import BLOCK_MS, Care
+from staffetta.queue.redis.care import BLOCK_MS, LAST_WORDS, Care
 from staffetta.queue.redis.checks import Gauge, Shortcoming, examine, gauge, shortcomings
 from staffetta.queue.redis.companies import Companies
 from staffetta.queue.redis.holding import Holding
@@ -127,7 +128,7 @@ class RedisQueue:
             await self.link.close()
             raise SettingsError([FieldProblem(f"queue.url ({one.name})", one.words) for one in self._faults])
         await self._bell.hang()
-        self._care.begin()
+        self._care.keep()
 
     async def close(self) -> None:
         """Wake whoever waits, and hang up. What was taken and not settled comes back when its lease ends."""
@@ -264,12 +265,24 @@ class RedisQueue:
         self._woken.clear()
         self._companies.seen = ()
         asked = [self._question(limit, now, lease_ms), self.name]
-        answer = await self.link.call(self._moves.take, asked, now=now)
+        asking = asyncio.ensure_future(self.link.call(self._moves.take, asked, now=now))
+        try:
+            answer = await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            # Whoever asked is gone, the question is on its way: what it brings must not lie leased to nobody.
+            self._care.begin(self._give_back(asking, now + lease_ms), LAST_WORDS)
+            raise
         if len(answer) == 1:
             self._doze_until(now, int(answer[0]))
             return []
         self._dozing_until = 0
         return self._given(answer, now + lease_ms)
+
+    async def _give_back(self, asking: asyncio.Future[Any], until: Millis) -> None:
+        with contextlib.suppress(QueueError):
+            answer = await asking
+            if len(answer) > 1:
+                await self.postpone(self._given(answer, until))
 
     def _question(self, limit: int, now: Millis, lease_ms: int) -> bytes:
         return struct.pack(

@@ -22,6 +22,9 @@ BLOCK_MS = 30_000
 UNSAID_MAX = 50_000
 """Of what ended while Redis is away, so much is remembered; of the rest the leases end."""
 TOGETHER = 500
+LAST_WORDS = "redis: give back"
+LAST_SECONDS = 1.0
+"""How long a closing queue waits for what it was given too late to be given back."""
 
 
 class Care:
@@ -47,19 +50,23 @@ class Care:
         """Settled (None) or given back while Redis was away."""
         self._tasks: list[asyncio.Task[None]] = []
 
-    def begin(self) -> None:
-        self._begin(self._keep(), "redis: blocks and gauges")
+    def keep(self) -> None:
+        self.begin(self._keep(), "redis: blocks and gauges")
 
     async def close(self) -> None:
+        """What was begun and is at its last word may say it."""
+        last = [task for task in self._tasks if task.get_name() == LAST_WORDS]
+        if last and self._link.here.is_set():
+            await asyncio.wait(last, timeout=LAST_SECONDS)
         await ended(self._tasks)
 
-    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self._tasks = [task for task in self._tasks if not task.done()]
         self._tasks.append(asyncio.create_task(work, name=name))
 
     def arrived(self) -> None:
         """Redis is here: say what was not said, and let the companies it knows weigh what they weigh here."""
-        self._begin(self._speak(), "redis: what was not said")
+        self.begin(self._speak(), "redis: what was not said")
 
     def note(self, unsaid: Mapping[str, Job | None]) -> None:
         """Redis is away: nothing is lost by it, and it is said when it is back."""
