@@ -47,6 +47,7 @@ def test_a_wrong_key_is_told(home: House, keyed: str, page: Page) -> None:
 
 def test_who_reads_sees_no_button_that_changes(home: House, keyed: str, page: Page) -> None:
     sign_in(page, home, home.key("read"))
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
     for path in ("/", "/dead-letters", "/companies", "/transports"):
         page.goto(f"{home.url}{path}")
         names = {one.inner_text() for one in page.get_by_role("button").all()}

@@ -7,6 +7,8 @@ import contextlib
 import os
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -81,7 +83,21 @@ class House:
             random=os.urandom(32), role=role, company_id=company_id, now=wiring.clock(), note=note
         )
         self.do(self.running.store.add_key(stored))
+        # The door's copy of the keys may be a moment old: a key is given away when the door asks for it.
+        self.until_true(lambda: self._asked() == 401 != self._asked(text), "the door never knew the new key")
         return text
+
+    def _asked(self, key: str = "") -> int:
+        """The API's answer to somebody with this key, or with none."""
+        request = urllib.request.Request(f"{self.url}/v1/dlq")
+        if key:
+            request.add_header("Authorization", f"Bearer {key}")
+        try:
+            with urllib.request.urlopen(request) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            error.close()
+            return error.code
 
     def revoke(self, text: str) -> None:
         self.do(self.running.store.revoke_key(keys.public_id(text) or "", now=wiring.clock()))

@@ -135,6 +135,15 @@ async def test_who_may_read_sees_every_page_without_its_buttons(front: Front, pa
     assert b'name="verb"' not in said.body
 
 
+async def test_a_key_made_a_moment_ago_opens_at_once(front: Front, visitor: Visitor) -> None:
+    """The door's copy of the keys may be older than the key that an operator has just pasted."""
+    await front.key("read")
+    assert (await visitor.ask("GET", "/")).status == 303
+    text, stored = keys.make(random=front.random(32), role="operate", company_id=None, now=front.clock())
+    await front.store.add_key(stored)
+    assert (await visitor.sign_in(text)).status == 303
+
+
 async def test_a_key_that_only_hands_in_is_told_so(front: Front, visitor: Visitor) -> None:
     said = await visitor.sign_in(await front.key("send"))
     assert said.status == 403

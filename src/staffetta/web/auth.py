@@ -60,6 +60,11 @@ class Keyring:
                 await asyncio.shield(reading)
         return self._by_id
 
+    async def newest(self) -> Mapping[str, ApiKey]:
+        """Read again now: for a key that somebody has just made. :raises StoreError: the store does not answer."""
+        await asyncio.shield(self._refresh())
+        return self._by_id
+
     def _refresh(self) -> asyncio.Task[None]:
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read())

@@ -108,7 +108,10 @@ class Door:
             words = "Too many tries from your address. Wait a minute, then try again."
             return render.sign_in(token, onward, words, status=429)
         text = (form.get("key") or [""])[0].strip()
-        key = known.get(keys.public_id(text) or "")
+        public_id = keys.public_id(text) or ""
+        if public_id and public_id not in known:
+            known = await self._keyring.newest()  # made a moment ago, perhaps
+        key = known.get(public_id)
         if not keys.opens(text, key) or key is None:
             words = "This key is unknown or revoked. Keys begin with sk_ and are 52 characters long."
             return render.sign_in(token, onward, words, status=401)
