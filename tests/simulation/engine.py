@@ -8,6 +8,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+import msgspec
+
 from doubles.clock import EPOCH_MS, turned
 from simulation.outside import Owners, Server, World
 from simulation.process import Process
@@ -40,6 +42,8 @@ PACE = Pace(
     concurrency=8, restore_timeout_ms=TIMEOUT_MS, news_ms=2_000, refill_ms=500, expire_ms=5_000, steer_ms=2_000,
     publish_ms=30_000,
 )  # fmt: skip
+CONTENT_MS = 60_000
+"""Content of what is over goes soon, and only five dead letters are kept: what operators want again may be gone."""
 TRANSPORTS = ("first", "second")
 CHAINS = {"second-only": ("second",)}
 
@@ -51,11 +55,7 @@ class SharedStore(MemoryStore):
     has_clock = True
 
     async def heartbeat(self, worker: WorkerRecord) -> None:
-        await super().heartbeat(
-            WorkerRecord(
-                id=worker.id, host=worker.host, pid=worker.pid, started_at=worker.started_at, seen_at=present()
-            )
-        )
+        await super().heartbeat(msgspec.structs.replace(worker, seen_at=present()))
 
 
 def present() -> Millis:
@@ -90,6 +90,7 @@ class Engine:
         queue_weather: Weather,
         rulebook: RuleBook,
         batch: int,
+        queue: LocalQueue | None,
         emit: Callable[[Event], None],
     ) -> None:
         self.process = Process(name)
@@ -98,9 +99,8 @@ class Engine:
         clock = loop.clock
         store = SharedStore(state) if shared else MemoryStore(state)
         self.store = cast("Store", Exposed(store, self.process, store_weather))
-        self._queue = Exposed(LocalQueue(clock=clock), self.process, queue_weather)
-        self._clock = clock
-        queue = cast("Queue", self._queue)
+        self._queue = Exposed(queue or LocalQueue(clock=clock), self.process, queue_weather)
+        reminders = cast("Queue", self._queue)
         tokens = itertools.count(1)
 
         def new_id(now: Millis) -> str:
@@ -115,7 +115,7 @@ class Engine:
             draw=chance.random, emit=emit, judge=verdict.judge,
         )  # fmt: skip
         self._means = Means(
-            store=self.store, queue=queue, routes=routes, rulebook=rulebook, presence=self.presence,
+            store=self.store, queue=reminders, routes=routes, rulebook=rulebook, presence=self.presence,
             judge=verdict.judge, read_message=read_message, new_token=lambda: f"{name}.{next(tokens)}", clock=clock,
             monotonic=loop.time, draw=chance.random, emit=emit, heard=lambda: True, deadline_seconds=120.0,
         )  # fmt: skip
@@ -123,7 +123,7 @@ class Engine:
         intake = Intake(
             IntakeMeans(
                 store=self.store, spool=spool, composer=Composer(rulebook=rulebook), new_token=self._means.new_token,
-                clock=clock, emit=emit, queue=queue,
+                clock=clock, emit=emit, queue=reminders,
             )
         )  # fmt: skip
         reporter = Reporter(
@@ -134,6 +134,13 @@ class Engine:
                 clock=clock, ticks=lambda: int(loop.time() * 1_000), emit=emit, hold_ms=TIMEOUT_MS // 2,
             )
         )  # fmt: skip
+
+        async def retire() -> int:
+            count = await self.store.retire(
+                now=clock(), content_ms=CONTENT_MS, record_ms=None, dead_letter_max=5, limit=20
+            )
+            return count.contents + count.dead_letters
+
         self.worker = Worker(
             id=name,
             means=self._means,
@@ -141,13 +148,14 @@ class Engine:
             stages=[
                 Stage(name="intake", every_ms=2_000, step=intake.step, end=lambda: intake.stop(20)),
                 Stage(name="report", every_ms=1_000, step=reporter.step, end=lambda: reporter.stop(20)),
+                Stage(name="retire", every_ms=20_000, step=retire),
             ],
         )
         self.desk = Desk(
-            store=self.store, spool=spool, clock=clock, new_id=new_id, queue=queue, rulebook=rulebook
+            store=self.store, spool=spool, clock=clock, new_id=new_id, queue=reminders, rulebook=rulebook
         )
         self.operator = Operator(
-            store=self.store, rulebook=rulebook, clock=clock, draw=chance.random, emit=emit, queue=queue,
+            store=self.store, rulebook=rulebook, clock=clock, draw=chance.random, emit=emit, queue=reminders,
             timeout_ms=TIMEOUT_MS,
         )  # fmt: skip
         self.running: asyncio.Task[Any] | None = None
@@ -165,9 +173,9 @@ class Engine:
         task = self.running
         return task.exception() if task is not None and task.done() and not task.cancelled() else None
 
-    def wipe_queue(self) -> None:
-        """What the queue knew is gone, as when Redis was emptied."""
-        self._queue.inner = LocalQueue(clock=self._clock)
+    def give_queue(self, queue: LocalQueue) -> None:
+        """Another queue behind the same name: what it knew is gone, as when Redis was emptied."""
+        self._queue.inner = queue
 
     async def stop(self) -> None:
         """SIGTERM, and until it has ended."""

@@ -20,7 +20,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from simulation.outside import World
+from simulation.outside import POISON, World
 from staffetta.mail import lifecycle
 from staffetta.mail.attempt import IN_DOUBT_CODE
 from staffetta.mail.lifecycle import IN_WORK, MOVES, Cause, Status
@@ -87,6 +87,13 @@ class Laws:
         self._outcome(email, history, letter)
         self._tries(email, history, attempts)
         self._told(email)
+        content = await self._store.content(email.id)
+        if content is None:
+            self._law(
+                "L11", finished(email) and letter is None, f"{email.id} is {email.status} and has no content"
+            )
+        elif content.message is not None and POISON in content.message:
+            self._law("L12", email.status not in SENT_FAMILY, f"{email.id} is poison, and {email.status}")
 
     def _walk(self, email: Email, history: Sequence[HistoryEntry]) -> None:
         before: Status | None = None

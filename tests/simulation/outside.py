@@ -16,6 +16,9 @@ from staffetta.mail.report import Receiver, Told
 
 _ID = re.compile(rb"Message-ID: <([0-9a-f-]{36})@")
 
+POISON = b"X-Poison"
+"""Whoever sends an e-mail with this header dies of it."""
+
 ACCEPTED = Reply(stage="dot", code=250, enhanced="2.0.0", text="2.0.0 Ok: queued", committed=True)
 GREETED = Reply(stage="ehlo", code=250, text="ready")
 LOST = tuple(
@@ -83,6 +86,8 @@ class World:
     """How often an e-mail meets something else than 250."""
     deaf: float = 0.4
     """How often an owner does not acknowledge."""
+    dies: Callable[[Process], None] = lambda _: None
+    """What a poisonous e-mail does to the process that sends it."""
 
     def calm(self) -> None:
         self.trouble.clear()
@@ -115,6 +120,9 @@ class Server:
         tags: Sequence[str] = (),
     ) -> Delivery:
         await self._process.gate()
+        if POISON in bytes(message):
+            self._world.dies(self._process)
+            await asyncio.get_running_loop().create_future()
         replies = await self._conversation(tuple(recipients), bytes(message), before_dot)
         await self._process.gate()
         return Delivery(

@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 from collections.abc import Awaitable, Callable
+from contextvars import Context
 from dataclasses import dataclass, field
 from hashlib import sha256
 
@@ -14,8 +15,8 @@ import msgspec
 from doubles.clock import Stuck, run, turned
 from simulation.engine import Engine, present
 from simulation.laws import Laws, finished
-from simulation.outside import BEFORE_MAIL, World
-from simulation.process import watch_tasks
+from simulation.outside import BEFORE_MAIL, POISON, World
+from simulation.process import Process, watch_tasks
 from simulation.weather import queue_weather, store_weather
 from staffetta.errors import Conflict, StaffettaError, StoreUnavailable
 from staffetta.flow import restore
@@ -25,6 +26,7 @@ from staffetta.mail.lifecycle import Cause, Status
 from staffetta.mail.message import HistoryEntry, NewEmail, RetryLimits
 from staffetta.mail.operators import Filter
 from staffetta.mail.rulebook import CompanyRules, RuleBook
+from staffetta.queue.local import LocalQueue
 from staffetta.store.memory import MemoryStore, State
 
 CHAOS_SECONDS = 600
@@ -71,13 +73,17 @@ class Play:
             companies={"patient": CompanyRules(limits=RetryLimits(max_attempts=3, retry_delay_ms=20_000))},
         )
         self.batch = chance.choice((1, 4))
+        self.one_queue = LocalQueue(clock=turned().clock) if self.shared and chance.random() < 0.5 else None
+        """Shared by all processes, as Redis is; None: each has its own."""
+        self.poison = chance.choice((0, 0, 0, 1))
+        self.world.dies = self._poisoned
         self.engines: list[Engine] = []
         self.made = 0
         self.ids: list[str] = []
         self.answers: dict[str, list[str]] = {}
         self.events: list[Event] = []
         self.kinds: dict[str, int] = {}
-        self.over = False
+        self.deaths: list[asyncio.Task[None]] = []
 
     # --- the play ---------------------------------------------------------------------------------
 
@@ -98,6 +104,7 @@ class Play:
         laws = Laws(truth, self.world, self.rulebook, self.answers)
         await laws.check(ids)
         broken = [*late, *laws.broken]
+        broken += [f"L11: {e.message}" for e in self.events if isinstance(e, Troubled) and e.part == "spool"]
         broken += [f"a fault of ours: {event.message}: {event.error}" for event in self._faults()]
         broken += [
             f"{engine.process.name} ended by itself: {error!r}"
@@ -129,7 +136,7 @@ class Play:
         engine = Engine(
             f"p{self.made}", state=self.state, shared=self.shared, world=self.world, chance=self.chance,
             store_weather=self.store_weather, queue_weather=self.queue_weather, rulebook=self.rulebook,
-            batch=self.batch, emit=self.events.append,
+            batch=self.batch, queue=self.one_queue, emit=self.events.append,
         )  # fmt: skip
         self.engines.append(engine)
         engine.start()
@@ -162,6 +169,9 @@ class Play:
             made["expires_in"] = chance.randint(30, 900)
         if chance.random() < 0.1:
             made["max_attempts"] = chance.randint(1, 4)
+        if self.poison and chance.random() < 0.2:
+            self.poison -= 1
+            made["custom_headers"] = {POISON.decode(): "yes"}
         return made
 
     async def _client(self, number: int) -> None:
@@ -233,12 +243,14 @@ class Play:
 
     async def _calm(self) -> None:
         """The faults stop: everything answers again, and nothing is paused."""
-        self.over = True
         self.world.calm()
         self.store_weather.calm()
         self.queue_weather.calm()
         for engine in self.engines:
             engine.process.wake()
+        if self.shared:
+            # Due times are told by workers' clocks and kept by the store's: an hour between them is an hour's delay.
+            turned().shift_ms = 0
         truth = MemoryStore(self.state)
         for pause in await truth.pauses():
             await truth.resume(pause)
@@ -299,8 +311,24 @@ class Play:
         self.world.trouble.pop(name, None)
 
     async def _wiped(self) -> None:
+        clock = turned().clock
+        self.one_queue = LocalQueue(clock=clock) if self.one_queue is not None else None
         for engine in self.engines:
-            engine.wipe_queue()
+            engine.give_queue(self.one_queue or LocalQueue(clock=clock))
+
+    def _poisoned(self, process: Process) -> None:
+        """Somebody sends what kills him. Whoever looks after processes starts another one."""
+
+        async def dies() -> None:
+            self.kinds["poisoned"] = self.kinds.get("poisoned", 0) + 1
+            await process.kill()
+            await asyncio.sleep(5)
+            while sum(engine.alive for engine in self.engines) < (2 if self.shared else 1):
+                self._start()
+
+        # In nobody's name: the one who dies would take its own end with it.
+        task = asyncio.get_running_loop().create_task(dies(), context=Context())
+        self.deaths.append(task)
 
     async def _clock_steps(self) -> None:
         loop = turned()
