@@ -230,3 +230,26 @@ async def test_memory_and_connections_turned_away_are_gauged(tmp_path: Path) -> 
     assert health.memory_used_ratio is not None
     assert 0.8 < health.memory_used_ratio < 0.95
     assert health.rejected_connections
+
+
+@service
+async def test_a_full_redis_that_has_room_again_is_well_without_being_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else /readyz stays degraded through a quiet night."""
+    monkeypatch.setattr("staffetta.queue.redis.care.KEEP_SECONDS", 0.02)
+    with running(tmp_path, *SAFE) as server, contextlib.closing(server.client()) as client:
+        queue = RedisQueue(server.url, clock=lambda: NOW)
+        await queue.open()
+        try:
+            client.config_set("maxmemory", "1mb")
+            with pytest.raises(QueueError, match="maxmemory"):
+                await queue.offer([job(1)])
+            assert "maxmemory" in (await queue.health()).trouble
+            client.config_set("maxmemory", "512mb")
+            async with asyncio.timeout(10):
+                while (await queue.health()).trouble:  # noqa: ASYNC110  # it looks by itself
+                    await asyncio.sleep(0.01)
+            assert list(await queue.offer([job(1)])) == []
+        finally:
+            await queue.close()

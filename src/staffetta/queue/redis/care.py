@@ -21,6 +21,8 @@ BLOCK_MS = 30_000
 """A company is blocked for so long, unless who blocked it says so again."""
 UNSAID_MAX = 50_000
 """Of what ended while Redis is away, so much is remembered; of the rest the leases end."""
+ROOM_AGAIN = 0.99
+"""Below this share of its memory Redis is not full any more, even if nobody has offered anything since."""
 TOGETHER = 500
 LAST_WORDS = "redis: give back"
 LAST_SECONDS = 1.0
@@ -108,6 +110,8 @@ class Care:
             except QueueError:
                 continue
             self.gauge = read(text)
+            if self.gauge.memory_share < ROOM_AGAIN:
+                self._link.full = ""
 
     async def renew_blocks(self) -> None:
         names = sorted(self.blocks)
