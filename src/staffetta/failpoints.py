@@ -18,7 +18,7 @@ POINTS: Final = frozenset(
         "transport.before-write", "transport.after-write", "transport.read",
         "flow.claimed", "flow.marked", "flow.answered",
         "http.before-write", "http.read",
-        "web.before-answer",
+        "web.read", "web.before-answer", "web.after-answer",
         "keeper.before-write", "keeper.after-write", "keeper.read",
         "spool.before-rename", "spool.after-rename",
     }

@@ -13,6 +13,8 @@ from doubles.invariants import check
 from doubles.ordeal import Ordeal, chance_of
 from doubles.shell import Shell
 
+MEGABYTES = 96
+"""Room for what the test itself needs: SQLite's log alone may take 16."""
 PAYLOAD = {
     "from": "a@example.com",
     "to": "b@example.org",
@@ -26,7 +28,7 @@ PAYLOAD = {
 def test_work_stops_on_a_full_disk_and_goes_on_when_there_is_room(tmp_path: Path, processes: str) -> None:
     """What was sent meanwhile waits in memory until its record can be written; nothing new is begun."""
     seed, _ = chance_of()
-    with small_disk(tmp_path / "disk", megabytes=24) as disk:
+    with small_disk(tmp_path / "disk", megabytes=MEGABYTES) as disk:
         with Ordeal(tmp_path, seed=seed, data=disk.path) as ordeal:
             ordeal.start("--processes", processes)
             with ordeal.calling(300):

@@ -71,6 +71,8 @@ class Api:
             self._requests -= 1
             body.done()
         await _send(send, answer, body)
+        if failpoints.armed:
+            failpoints.reach("web.after-answer")
 
     async def _answer(self, scope: Scope, headers: dict[bytes, bytes], body: Body, found: _Found) -> Answer:
         by_method, raw_id = found

@@ -6,6 +6,7 @@ import asyncio
 import zlib
 from collections.abc import Mapping
 
+from staffetta import failpoints
 from staffetta.web.parts import Receive
 from staffetta.web.problems import RETRY_SOON, Problem
 
@@ -84,6 +85,8 @@ class Body:
 
     async def _piece(self) -> tuple[bytes, bool]:
         message = await self._receive()
+        if failpoints.armed:
+            failpoints.reach("web.read")
         if message["type"] == "http.disconnect":
             raise ClientGone
         body: bytes = message.get("body", b"")
