@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +11,11 @@ import pytest
 from doubles.databases import mariadb_server, mysql_server
 from doubles.dynamodb_local import DynamoDBLocal
 from doubles.dynamodb_local import dynamodb_local as started
+
+# Whoever runs the tests in the background may have told them to ignore Ctrl-C; the commands they start must not.
+with contextlib.suppress(ValueError):  # not in the main thread: then nothing can be changed
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
