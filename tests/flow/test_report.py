@@ -514,6 +514,23 @@ async def test_no_line_fills_the_stage() -> None:
     assert one.heard.of(Troubled)[0].part == "report"
 
 
+async def test_more_than_a_line_takes_waits_in_the_store_while_the_owner_answers() -> None:
+    """A receiver slower than the sending is no dead one: nobody is let go to wait half an hour for restore."""
+    async with Receiver() as receiver, bench(Receivers(url=receiver.url()), held_max=64) as one:
+        for _ in range(5):
+            await one.stock.sent()
+        await one.told(5)
+        for _ in range(300):
+            await one.stock.sent()
+        async with asyncio.timeout(20):
+            while (await one.store.counts()).get(Status.SENT_ACKNOWLEDGED, 0) < 305:
+                await one.reporter.step()
+                await asyncio.sleep(0)
+
+    assert [] == one.heard.of(Troubled)
+    assert 305 == len(receiver.calls)
+
+
 async def test_claims_are_not_held_for_ever() -> None:
     async with Receiver() as dead, bench(Receivers(url=dead.url()), hold_ms=60_000) as one:
         dead.answer("/", HANG)

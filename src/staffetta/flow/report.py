@@ -102,7 +102,7 @@ class Reporter:
         means = self.means
         now = means.clock()
         self._sweep(means.ticks())
-        ask = min(self._ask, means.held_max - self.held)
+        ask = min(self._ask, self._room())
         if ask <= 0 or self._stopping:
             return 0
         tokens = [means.new_token() for _ in range(ask)]
@@ -117,6 +117,17 @@ class Reporter:
         self._ask = min(CLAIM_MAX, ask * 2) if len(claims) == ask else max(CLAIM_MIN, len(claims) * 2)
         self._line_up(claims)
         return len(claims) if len(claims) == ask else 0
+
+    def _room(self) -> int:
+        """How many more to claim. While a line is long only because its owner is called as fast as he answers,
+        not more than it can take: who is let go waits for restore, who is left in the store for a moment.
+        """
+        means = self.means
+        room = means.held_max - self.held
+        busy = max(
+            (line.size for line in self._lines.values() if line.empties_soon(now=means.ticks())), default=None
+        )
+        return room if busy is None else max(0, room - busy) // 2
 
     def _line_up(self, claims: Sequence[ReportClaim]) -> None:
         """Put claims into their receivers' lines; those that find no room are let go for a while.
@@ -274,6 +285,7 @@ class Reporter:
             moves = [report.acknowledged(claim, now=now) for claim in call.claims]
             # The owner was told: that must not be forgotten, however long the store is away.
             results = await means.presence.insist(lambda: means.store.apply_all(moves))
+            line.moved(len(call.claims), now=means.ticks())
             self._lost(call.claims, results, now=now)
             self._tell(call.claims, outcome, told, now=now)
         else:

@@ -17,6 +17,8 @@ FAILURES_TO_OPEN = 5
 """So many calls in a row that the receiver could not take, and it is left in peace for a while."""
 FIRST_PAUSE_MS = 5_000
 LONGEST_PAUSE_MS = 60_000
+PACE_MS = 1_000
+SOON_SECONDS = 30
 UNPROVEN_CALLS = 2
 """At a time, while a receiver has not answered well yet: unknown ones cannot take every place."""
 
@@ -42,6 +44,11 @@ class Line(Generic[Repeat]):
         self._open = False
         self._pause_ms = FIRST_PAUSE_MS
         self._held_until: Millis = 0
+        self._told = 0
+        """E-mails told well since `_told_since`."""
+        self._told_since: Millis = 0
+        self._pace = 0.0
+        """E-mails told well a second, as last measured."""
 
     # ------------------------------------------------------------------------------------------ who waits
 
@@ -88,6 +95,22 @@ class Line(Generic[Repeat]):
     def pause_ms(self, *, now: Millis) -> int:
         """How long this line is still held back."""
         return max(0, self._held_until - now)
+
+    def moved(self, count: int, *, now: Millis) -> None:
+        """So many e-mails were told well."""
+        past = now - self._told_since
+        if past >= PACE_MS:
+            self._pace = self._told * 1_000 / past if past < 2 * PACE_MS else 0.0
+            self._told, self._told_since = 0, now
+        self._told += count
+
+    def empties_soon(self, *, now: Millis) -> bool:
+        """It moves, and at its pace nobody in it waits long: it is busy, not slow."""
+        past = now - self._told_since
+        if self._open or not self._proven or past >= 2 * PACE_MS:
+            return False
+        pace = max(self._pace, self._told * 1_000 / max(past, PACE_MS))
+        return self.size <= pace * SOON_SECONDS
 
     def learn(self, told: Told, *, now: Millis) -> bool | None:
         """What one answer says of the receiver. True: its breaker opened; False: it closed; None: as before."""
