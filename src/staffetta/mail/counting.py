@@ -48,7 +48,8 @@ class Counting:
         }
         self._deferred: dict[str, Millis] = {}
         """E-mails that wait for their next attempt: id → when the last one ended."""
-        self._replies: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self._replies: dict[tuple[str, str, int | str], tuple[Decision, int, Millis]] = {}
+        """By transport, action and code: the latest decision, how often, and when."""
         self._rows: dict[tuple[str, str, int | str], tuple[Spread, dict[str, int], str]] = {}
         self._to_sent = self.tally.spread("to_sent")
         self._in_process = self.tally.spread("in_process")
@@ -119,15 +120,18 @@ class Counting:
 
     def replies(self) -> list[dict[str, Any]]:
         """What transports last said when they did not take an e-mail, the latest first."""
-        return list(reversed(self._replies.values()))
+        return [
+            {"transport": transport, "action": action, "code": code_of(decision.reply), "rule": decision.verdict.rule,
+             "words": words(decision.reply)[:WORDS_MAX], "times": times, "at": at}
+            for (transport, action, _), (decision, times, at) in reversed(self._replies.items())
+        ]  # fmt: skip
 
     def _remember(self, event: events.Attempted, decision: Decision) -> None:
-        reply, action = decision.reply, decision.verdict.action
-        key = (event.transport, action, code_of(reply))
-        row = self._replies.pop(key, None) or {"times": 0}
-        row |= {"transport": event.transport, "action": action, "code": key[2], "rule": decision.verdict.rule,
-                "words": words(reply)[:WORDS_MAX], "times": row["times"] + 1, "at": event.at}  # fmt: skip
-        self._replies[key] = row
+        """Put into words only when somebody asks: many refusals a second pass here."""
+        reply = decision.reply
+        key = (event.transport, decision.verdict.action, reply.name or reply.code)
+        known = self._replies.pop(key, None)
+        self._replies[key] = (decision, 1 if known is None else known[1] + 1, event.at)
         if len(self._replies) > REPLIES_MAX:
             self._replies.pop(next(iter(self._replies)))
 
