@@ -256,6 +256,10 @@ class Play:
             await truth.resume(pause)
         while sum(engine.alive for engine in self.engines) < (2 if self.shared else 1):
             self._start()
+        if self.one_queue is not None:
+            # What a killed process blocked comes free by itself: in Redis after 30 s, at the keeper at once.
+            for company in await self.one_queue.figures():
+                await self.one_queue.unblock(company.company_id)
 
     async def _store_away(self) -> None:
         self.store_weather.away = True
