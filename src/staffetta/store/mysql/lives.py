@@ -108,9 +108,11 @@ class Lives:
         )
 
     def _ends_are_due(self) -> bool:
+        """Whether the ends that other programs made are to be looked at again. The half in `visitors` does both."""
         raise NotImplementedError
 
     async def _fix_ends(self, session: Session) -> None:
+        """Fix for each of those ends whether its owner is to be told."""
         raise NotImplementedError
 
     async def release_reports(
